@@ -413,24 +413,36 @@ if platform.libc_ver()[0] == "glibc":
 #
 # ## Exercise
 #
-# Before you change code, you want to know what that would save. For pad, you need not even run it: the lengths tell
-# you. Return how many bytes the backward pass of pad writes. `lengths` is a list of whole numbers, longest first, and
-# `features` is the number of features of a cell. A number takes 4 bytes. Count whole tensors only: in batches with many
-# steps, the copies of the slices are small, and 10 % of error is allowed. What does *one* distinct length cost, and how
-# many are there?
+# Which of these batches makes pad write most, on the way back? Which one the LSTM? And where does the LSTM write least?
+# Each batch has 64 sequences of at most 64 steps. (Don't count bytes. Count what they depend on.)
 
+# %%
+batches = {
+    "a": [64] * 63 + [63],
+    "b": [*range(64, 0, -1)],
+    "c": [64] * 32 + [1] * 32,
+    "d": [64] * 64,
+}
 
 # %% tags=["exercise"]
-def my_bytes(lengths, features):
-    # solution
-    distinct = len(set(lengths))
-    padded = max(lengths) * len(lengths)  # cells that a CopySlices copies
-    packed = sum(lengths)  # cells that a SliceBackward fills, and an addition fills again
-    return distinct * (padded + 2 * packed) * features * 4
-    # end solution
-
-
-checks.backward_bytes(my_bytes)
+my_batches = {  # a letter for each, such as "a"
+    "pad most": (
+        # solution
+        "b"
+        # end solution
+    ),
+    "LSTM most": (
+        # solution
+        "a"
+        # end solution
+    ),
+    "LSTM least": (
+        # solution
+        "d"
+        # end solution
+    ),
+}
+checks.most_written(batches, my_batches)
 
 # %% [markdown]
 # ## You can now

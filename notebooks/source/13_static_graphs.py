@@ -208,17 +208,11 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## What do other tools make of an `if`?
 #
-# `pv.check_static` knows five tools. They differ in what they do if the graph depends on something that the example
-# cannot show:
+# `pv.check_static` knows five tools, of two kinds. *trace*, and *onnx_legacy*, the older exporter for ONNX, see one run,
+# and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
+# `fullgraph=True`) see sizes, but no values. If a value decides something, they refuse.
 #
-# | tool | what it sees | if in doubt |
-# |---|---|---|
-# | *trace*, and *onnx_legacy*, the older exporter for ONNX | one run | takes it for the whole program |
-# | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses if a value decides, and may fix a size |
-# | *compile*, which is `torch.compile` | sizes, but no values | leaves the rest to Python |
-#
-# (`check_static` passes `fullgraph=True`, with which *compile* refuses, too.) All five get the classifier with its
-# `if`, and the example of equal lengths.
+# All five get the classifier with its `if`, and the example of equal lengths.
 
 # %%
 from dataclasses import replace

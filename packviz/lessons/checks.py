@@ -16,7 +16,6 @@ import numpy as np
 
 from packviz.core.cuts import best_cuts, predict
 from packviz.core.layout import Layout, require_steps, sequence_name
-from packviz.core.lengths import spread
 from packviz.core.spec import Spec
 from packviz.core.validation import kind_of
 from packviz.count.flops import FlopCount, flops
@@ -289,80 +288,35 @@ def _flops_hint(count: FlopCount, yours: float) -> str:
     return hint_for(yours, mistakes, otherwise)
 
 
-# The largest relative error that is accepted in an answer.
-_NEAR = 0.1
-
-
-def _is_near(yours: float, target: float) -> bool:
-    return abs(yours - target) <= _NEAR * target
+_WRITERS = {
+    "pad most": "Pad writes whole tensors for each *distinct* length.",
+    "LSTM most": "The LSTM writes a tensor of all real cells at each time step.",
+    "LSTM least": "In one of these batches, the LSTM need not go step by step.",
+}
 
 
 @exercise
-def backward_bytes(answer: Callable[[list[int], int], float]) -> Verdict:
-    """Checks a function that computes how many bytes the backward pass of padding writes.
+def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> Verdict:
+    """Checks in which of the batches the backward passes of pad and an LSTM write most bytes."""
+    from torch.nn import LSTM  # noqa: PLC0415 - torch loads slowly
 
-    Padding means `pad_packed_sequence`. The function takes the lengths and the number of features.
-    Answers within 10 % are accepted.
-    """
-    batches = [(spread(distinct, 128, 64), 32) for distinct in (8, 16, 32, 64)]
-    batches.append((spread(12, 30, 50), 5))
-    batches.append(([*range(40, 20, -1)], 1))
-    shown = []
-    targets = []
-    for lengths, features in batches:
-        yours = float(answer(list(lengths), features))
-        target = _counted(tuple(lengths), features)
-        if not _is_near(yours, target):
-            batch = f"{len(lengths)} sequences of at most {max(lengths)} steps"
-            wrong = f"{size(yours)}, not {size(target)}"
-            case = f"{batch}, {len(set(lengths))} distinct lengths, {features} features"
-            return _not_yet(f"{case}: {wrong}", _bytes_hint(lengths, yours / (4 * features)))
-        shown.append(size(target))
-        targets.append(size(target))
-    distinct = ", ".join(str(len(set(lengths))) for lengths, _ in batches)
-    rows = Comparison(f"bytes written, by distinct lengths: {distinct}", shown, targets)
-    return Verdict(True, "Your numbers are within 10 % of the counted bytes in every case.", [rows])
+    from packviz.count import profile  # noqa: PLC0415
 
-
-@functools.cache
-def _counted(lengths: tuple[int, ...], features: int) -> int:
-    """Counts the bytes that the backward pass writes."""
-    from packviz.count import profile  # noqa: PLC0415 - torch loads slowly
-
-    return profile.count(lengths, features, device="meta").pad.backward.bytes
-
-
-def _bytes_hint(lengths: Lengths, yours: float) -> str:
-    """Returns a hint for the number of float32 numbers that the reader expects for a feature."""
-    distinct = len(set(lengths))
-    steps = max(lengths)
-    rows = len(lengths)
-    padded = steps * rows
-    packed = sum(lengths)
-    per_length = padded + 2 * packed
-    written = distinct * per_length
-    copies = distinct * padded
-    missing_fill = "Nearly. SliceBackward fills whole packed tensors, which are then added up."
-    only_copies = (
-        "These are the copies of the padded gradient. What do SliceBackward and the sum fill?"
-    )
-    every_step = "Not every time step costs this, only every *distinct* length."
-    every_sequence = "Not every sequence costs this, only every *distinct* length."
-    mistakes = {
-        "That is one copy of the padded gradient. How many are there?": padded,
-        only_copies: copies,
-        missing_fill: copies + distinct * packed,
-        "That counts numbers; a float32 has 4 bytes.": written / 4,
-        every_step: steps * per_length,
-        every_sequence: rows * per_length,
+    pad = {name: profile.count(n).pad.backward.bytes for name, n in batches.items()}
+    lstm = {name: profile.count_rnn(LSTM(16, 32), n).backward.bytes for name, n in batches.items()}
+    targets = {
+        "pad most": max(pad, key=pad.__getitem__),
+        "LSTM most": max(lstm, key=lstm.__getitem__),
+        "LSTM least": min(lstm, key=lstm.__getitem__),
     }
-    for hint, numbers in mistakes.items():
-        if _is_near(yours, numbers):
-            return hint
-    return (
-        "Each distinct length costs a copy of the padded gradient, a "
-        "packed zero-fill and a packed addition."
-    )
+    yours = {asked: answers[asked] for asked in targets}
+    for asked, target in targets.items():
+        if yours[asked] != target:
+            return _not_yet(repr(asked), _WRITERS[asked])
+    by_pad, by_lstm = (", ".join(map(size, counts.values())) for counts in (pad, lstm))
+    message = f"By batch, pad writes {by_pad}; the LSTM writes {by_lstm}."
+    rows = Comparison(", ".join(targets), yours.values(), targets.values())
+    return Verdict(True, message, [rows])
 
 
 # Times, staircases and processes (pages 08 and 10 to 12).

@@ -142,6 +142,12 @@ def staircase(cuts):
     return checks.cheapest_staircase([4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2], cuts, call=10)
 
 
+def most_written(answers):
+    many = [64] * 63
+    batches = {"a": [*many, 63], "b": range(64, 0, -1), "c": [64, 1] * 32, "d": [*many, 64]}
+    return checks.most_written(batches, answers)
+
+
 def no_answer(*given):
     return None
 
@@ -217,9 +223,7 @@ def chosen(rounds, exact, of=median):
     return min(exact, key=lambda name: of(times[name] for times in rounds))
 
 
-def bytes_per_length(lengths, features, packed=2, of=lambda n: len(set(n))):
-    """Counts a full-size copy and some packed fills for each distinct length."""
-    return of(lengths) * (max(lengths) * len(lengths) + packed * sum(lengths)) * features * 4
+WRITERS = {"pad most": "b", "LSTM most": "a", "LSTM least": "d"}
 
 
 def ids(lengths):
@@ -338,18 +342,17 @@ CHECKS = {
         },
         [REPAIRED, [(x.T, lengths, False) for x, lengths, _ in REPAIRED], tuple(REPAIRED)],
     ),
-    checks.backward_bytes: (
+    most_written: (
         {
-            "1.05 MB, not 17.9 MB. That is one copy": lambda n, f: max(n) * len(n) * f * 4,
-            "These are the copies": partial(bytes_per_length, packed=0),
-            "Nearly.": partial(bytes_per_length, packed=1),
-            "That counts numbers": lambda n, f: bytes_per_length(n, f) / 4,
-            "Not every time step": partial(bytes_per_length, of=max),
-            "Not every sequence": partial(bytes_per_length, of=len),
-            "for 30 sequences of at most 50 steps, 12": lambda n, f: bytes_per_length(n, 32),
-            "not 17.9 MB. Each distinct length costs": lambda n, f: float("nan"),
+            "'pad most'. Pad writes whole tensors for each *distinct*": {
+                **WRITERS,
+                "pad most": "a",
+            },
+            "'LSTM most'. The LSTM writes a tensor of all": {**WRITERS, "LSTM most": "d"},
+            "'LSTM least'. In one of these": {**WRITERS, "LSTM least": "c"},
+            "does not fit: 'LSTM least'": {"pad most": "b", "LSTM most": "a"},
         },
-        [bytes_per_length, lambda n, f: torch.tensor(bytes_per_length(n, f))],
+        [WRITERS],
     ),
     checks.separate_tests: (
         {
@@ -421,12 +424,19 @@ WRONG = [
     (check, answers[words], words) for check, (answers, _) in CHECKS.items() for words in answers
 ]
 RIGHT = [(check, answer) for check, (_, answers) in CHECKS.items() for answer in answers]
-OF_A_VALUE = {checks.half_padding, staircase, checks.repaired_batches, checks.separate_tests}
+OF_A_VALUE = {
+    checks.half_padding,
+    staircase,
+    checks.repaired_batches,
+    most_written,
+    checks.separate_tests,
+}
 STUBS = [(check, f) for check in CHECKS if check not in OF_A_VALUE for f in (no_answer, stub)]
 EXERCISES = [
-    *(check for check in CHECKS if check not in (same_scores, staircase)),
+    *(check for check in CHECKS if check not in (same_scores, staircase, most_written)),
     checks.same_scores,
     checks.cheapest_staircase,
+    checks.most_written,
 ]
 """Every exercise, in an order that is the same in each process of pytest-xdist."""
 
