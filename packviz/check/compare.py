@@ -458,7 +458,9 @@ def compare(
     require_values("x", x)
     if callable(rnn) and not isinstance(rnn, nn.RNNBase):
         if hx is not None:
-            raise TypeError("hx is for an RNN, and a whole model takes the batch alone: omit hx")
+            raise TypeError(
+                "hx is given, but a model that is not an RNN is called with x alone: leave hx out"
+            )
         from packviz.check.whole_model import compare_padding  # noqa: PLC0415 - rarely needed
 
         return compare_padding(rnn, x, lengths, batch_first, tolerance)

@@ -334,7 +334,7 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     expected = batch.size * batch.x.shape[2]
     if not isinstance(last, Tensor) or last.numel() != expected:
         raise ValueError(
-            f"last must hold one step of x for each of {batch.size} sequences, got {_shape(last)}"
+            f"last must hold one step of x for each sequence (B = {batch.size}), got {_shape(last)}"
         )
     taken = last.detach().reshape(batch.size, -1).to(batch.x)
     ends = np.clip(batch.n, 1, batch.steps) - 1

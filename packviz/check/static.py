@@ -161,9 +161,11 @@ def check_static(
         '✓'
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model is {kind_of(model)}; give the nn.Module itself")
+        raise TypeError(
+            f"model is {kind_of(model)}; give an instance of nn.Module, as in nn.LSTM(3, 4)"
+        )
     if not isinstance(inputs, (tuple, list)) or isinstance(inputs, PackedSequence):
-        raise TypeError(f"inputs is {kind_of(inputs)}; give a tuple, as in (x, lengths)")
+        raise TypeError(f"inputs is {kind_of(inputs)}; give a tuple, as in (x,) or (x, lengths)")
     names = [backends] if isinstance(backends, str) else [*backends]
     for name in names:
         one_of("backends", name, captures.BACKENDS)

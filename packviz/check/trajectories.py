@@ -37,7 +37,7 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     """
     size = comparison.padded.h_n.shape[-1]
     if not 0 <= unit < size:
-        raise ValueError(f"unit is {unit}; the hidden state has units 0 … {size - 1}")
+        raise ValueError(f"unit is {unit}; give a unit of the hidden state, from 0 to {size - 1}")
     directions = comparison.outputs.absolute.shape[2]
 
     def states(result: Run) -> FloatArray:

@@ -52,7 +52,7 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
     reaches = len(cuts) > 1 and (cuts[0], cuts[-1]) == (0, longest)
     if not reaches or not ascends:
         steps = f"time steps that rise from 0 to {longest}, the longest length"
-        raise ValueError(f"cuts are {tuple(cuts)}; give {steps}")
+        raise ValueError(f"the cuts of the staircase are {tuple(cuts)}; give {steps}")
     return [
         (start, end, len(rising) - bisect_right(rising, start)) for start, end in pairwise(cuts)
     ]
@@ -105,7 +105,9 @@ def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> tu
         _, begins = _cheapest(ends, running, call, None)
         return _traced(ends, [begins] * most)
     if not 1 <= calls <= most:
-        raise ValueError(f"calls is {calls}; these lengths allow 1 to {most} rectangles")
+        raise ValueError(
+            f"calls is {calls}; give 1 to {most}, at most one for each distinct length"
+        )
     costs: list[int | None] = [0] + [None] * most
     layers = []
     for _ in range(calls):

@@ -137,7 +137,8 @@ class Layout:
         require_none(sizes, growth > 0, name, "more than the size before it; sizes never grow")
         rows = len(packed.data)
         if rows != sizes.sum():
-            raise ValueError(f"{name} adds up to {sizes.sum()} but packed.data has {rows} rows")
+            total = f"{name} adds up to {sizes.sum()}, but len(packed.data) is {rows}"
+            raise ValueError(f"{total}; both must be the number of real cells")
         # The length of a rank is the number of steps with more sequences than this rank.
         by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))
         if packed.sorted_indices is None:
@@ -197,8 +198,8 @@ class Layout:
         starts = _whole_numbers(offsets, "offsets", advice)
         if starts[0] != 0 or starts.size == 1:
             raise ValueError(
-                "offsets must begin with 0 and end with the number of rows, got"
-                f" {_excerpt(starts)}; from lengths, compute Layout(lengths).starts"
+                f"offsets is {_excerpt(starts)}; give 0, and then the row after the last of each"
+                " sequence, as in [0, 5, 8, 10]; for plain lengths, call Layout(lengths)"
             )
         lengths = np.diff(starts)
         falls = np.diff(starts, prepend=0) < 0
@@ -378,31 +379,33 @@ def read_lengths(lengths: object, empty: bool = False) -> IntArray:
     if is_mask(lengths):
         counts: IntArray = _mask_array(lengths, "lengths").sum(axis=1)
         return counts
-    advice = "list the number of real time steps of each sequence, as in [5, 3, 2]"
-    return _whole_numbers(lengths, "lengths", advice, empty)
+    return _whole_numbers(lengths, "lengths", _LENGTHS, empty)
 
 
-BOOLEANS = (
-    "lengths contains booleans; give whole numbers, or a mask of two dimensions, (B, T), that is"
-    " True at real cells"
+_LENGTHS = (
+    "list the number of real time steps of each sequence, as in [5, 3, 2], or give a mask (B, T) as"
+    " an array or a tensor"
 )
+BOOLEANS = f"lengths contains booleans: {_LENGTHS}"
 
 
 def mask_cells(mask: object, name: str = "mask") -> BoolArray:
     """Returns a mask as an array of booleans, `(B, T)`, after checking its values."""
     require_plain(name, mask)
     require_values(name, mask)
-    expected = f"{name} must be two-dimensional (batch, time step)"
     try:
         given = host_array(mask)
     except ValueError:  # NumPy raises this error for rows of unequal length
-        raise ValueError(f"{expected}, got rows of unequal length") from None
+        raise ValueError(f"{name} has rows of different lengths; a mask is (B, T)") from None
     if given.ndim != 2 or given.size == 0:
-        raise ValueError(f"{expected} and not empty, got shape {given.shape}")
+        raise ValueError(
+            f"{name} of shape {given.shape} is not a mask (B, T) of at least one sequence and one"
+            " time step"
+        )
     if not np.isin(given, (0, 1)).all():
         raise ValueError(
-            f"{name} of shape {given.shape} holds numbers other than 0 and 1, so it is not a mask;"
-            " give True where a cell is real, or one length per sequence"
+            f"{name} of shape {given.shape} holds values other than 0 and 1, so it is not a mask;"
+            " give True where a cell is real (lengths have one dimension, not two)"
         )
     return given.astype(bool)
 
@@ -417,12 +420,13 @@ def _mask_array(mask: object, name: str = "mask") -> BoolArray:
     if gaps.any():
         b, t = np.argwhere(gaps)[0]
         problem = f"row {b} of the mask has padding at time step {t} before real cells"
+        fix = (
+            "move the padding to the right with pv.align(x, mask, padding_side='right',"
+            " batch_first=…), and give mask.sum(1) as the lengths"
+        )
         if real[b, -lengths[b] :].all():
-            raise ValueError(
-                f"{problem}; if the mask is True at padding, pass mask == 0; otherwise move"
-                " the padding to the right: pv.align(x, mask, padding_side='right', batch_first=…)"
-            )
-        raise ValueError(f"{problem}; real cells must follow one another from time step 0")
+            fix = f"if the mask is True at padding, pass mask == 0; otherwise {fix}"
+        raise ValueError(f"{problem}; {fix}")
     return real
 
 
@@ -432,7 +436,7 @@ def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) 
     try:
         array = host_array(values)
     except ValueError:  # NumPy raises this error for rows of unequal length
-        raise ValueError(f"{name} must be one-dimensional: {advice}") from None
+        raise ValueError(f"{name} has rows of different lengths: {advice}") from None
     if array.ndim == 0:
         shown = repr(values)
         if len(shown) >= 30:
@@ -443,7 +447,7 @@ def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) 
     if array.size == 0 and not empty:
         raise ValueError(f"{name} is empty: {advice}")
     if array.dtype == np.bool_:
-        raise ValueError(BOOLEANS.replace("lengths", name, 1))
+        raise ValueError(f"{name} contains booleans: {advice}")
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must contain whole numbers, got {_excerpt(array)}: {advice}")
     if array.dtype.kind != "i":

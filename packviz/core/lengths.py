@@ -57,8 +57,8 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        advice = "give UTF-8 text or .npy; for Parquet, pass pandas.read_parquet(…)['column']"
-        raise ValueError(f"cannot read {name}: {advice}") from None
+        advice = "give UTF-8 text or .npy, or read a table with pandas, and pass its column on"
+        raise ValueError(f"cannot read {name} as text: {advice}") from None
     except (ValueError, EOFError) as error:
         reason = str(error)
         if "pickle" in reason:
@@ -93,14 +93,14 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
         if usual:
             column = usual[0]
     if column not in columns:
-        if "" in columns:
+        if [*columns] == [""]:
             problem = f"there is no column {column!r}, because no first line names the columns"
             raise ValueError(problem)
-        names = ", ".join(columns)
+        names = ", ".join(map(repr, columns))
         raise ValueError(f"no column is named {column!r}; choose one of the columns {names}")
     entries = columns[column]
     if not isinstance(entries, list) or not entries:
-        raise ValueError("no list of lengths found; give one, as in [5, 3, 2]")
+        raise ValueError("no lengths found; give a list with at least one, as in [5, 3, 2]")
     numbers = []
     for i, entry in enumerate(map(str, entries)):
         number = _number(entry)
@@ -118,7 +118,8 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"not valid JSON: {error}") from None
+            advice = "give a list, as in [5, 3, 2], or numbers without brackets"
+            raise ValueError(f"not valid JSON ({error}); {advice}") from None
         return value if isinstance(value, dict) else {"": value}
     lines = text.splitlines()
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
@@ -131,12 +132,11 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
     try:
         names, *rows = filter(None, csv.reader(lines, delimiter=delimiter))
     except csv.Error as error:
-        raise ValueError(f"not a valid table: {error}") from None
+        raise ValueError(f"not a valid table ({error}); close every quotation mark") from None
     for i, row in enumerate(rows):
         if len(row) != len(names):
-            raise ValueError(
-                f"row {i} needs {len(names)} fields, one per column, but has {len(row)}"
-            )
+            counts = f"columns: {len(names)}, values: {len(row)}"
+            raise ValueError(f"row {i} needs one value per column ({counts})")
     return {name.strip(): cells for name, *cells in zip(names, *rows, strict=True)}
 
 
@@ -226,8 +226,8 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     """
     most = min(batch_size, longest)
     if not 1 <= distinct <= most:
-        batch = f"{batch_size} sequences of at most {longest} time steps"
-        raise ValueError(f"distinct is {distinct}; {batch} can have 1 … {most} distinct lengths")
+        limits = f"from 1 to {most}, the smaller of batch_size and longest"
+        raise ValueError(f"distinct is {distinct}; give a whole number {limits}")
     gaps = max(distinct - 1, 1)
     upper = [longest - round(i * (longest - 1) / gaps) for i in range(distinct // 2)]
     middle = [(longest + 1) // 2] * (distinct % 2)

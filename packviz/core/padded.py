@@ -64,11 +64,12 @@ class Padded(NamedTuple):
         # This check comes first, because if the batch dimension is mistaken, every other message
         # would mislead.
         if lengths != padded.batch:
-            entries = "1 entry" if lengths == 1 else f"{lengths} entries"
             problem = f"{reading(shape, batch_first, name, features)}, has B = {padded.batch}"
             if lengths == padded.steps:
-                problem += f"; did you mean batch_first={not batch_first}?"
-            raise ValueError(f"lengths has {entries}, but {problem}")
+                problem += (
+                    f"; did you mean batch_first={not batch_first}? (A mask is (B, T) either way.)"
+                )
+            raise ValueError(f"lengths has B = {lengths}, but {problem}")
         batch_is_first(batch_first, shape, name)
         return padded
 

@@ -144,7 +144,8 @@ def _real(
     if is_mask(lengths):
         mask = mask_cells(lengths)
         if mask.shape != shape:
-            raise ValueError(f"a mask must have the shape {shape}, got shape {mask.shape}")
+            mismatch = f"lengths is a mask of shape {mask.shape}, but x needs a mask (B, T)"
+            raise ValueError(f"{mismatch}, of shape {shape}; does batch_first fit x?")
         if padding_side != "right":
             raise ValueError(
                 f"padding_side is {padding_side!r}, but a mask shows where the padding is:"

@@ -52,7 +52,7 @@ class Drawing(HasText):
         """
         if theme not in THEMES:
             themes = ", ".join(map(repr, THEMES))
-            fix = f"choose one of {themes}. To write a file, call .save({theme!r})"
+            fix = f"choose one of {themes}; to write a file, call .save(path)"
             raise ValueError(f"theme is {theme!r}; {fix}")
         return self.sheet(theme).svg()
 

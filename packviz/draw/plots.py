@@ -156,7 +156,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     """
     if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
         raise ValueError(
-            f"x is {x} and y is {y}; give two lists of the same length, with at least two numbers,"
-            " all greater than 0"
+            f"a curve has the numbers {y} for x = {x}; give two lists of the same length, with at"
+            " least two numbers, all greater than 0"
         )
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

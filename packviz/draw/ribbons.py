@@ -40,13 +40,14 @@ class Ribbons(Drawing):
 
     def __post_init__(self) -> None:
         """Refuses rows that do not fit the states."""
-        last = len(self.states) - 1
+        size = len(self.states)
         for method, rows in self.methods.items():
             for r, places in enumerate(rows):
                 for i in map(int, places):
-                    if not 0 <= i <= last:
+                    if not 0 <= i < size:
                         where = f"methods[{method!r}][{r}]"
-                        raise ValueError(f"{where} contains {i}; give indices from 0 to {last}")
+                        limit = f"less than {size}, the number of states"
+                        raise ValueError(f"{where} contains {i}; give an index {limit}")
 
     def to_text(self) -> str:
         """Returns a line for each method. A `!` marks the state of another sequence."""

@@ -53,12 +53,12 @@ class Strips(Drawing):
         if not 0 < size <= FEW or sizes != [f"({size},)"]:
             shapes = ", ".join(sizes) or "none"
             raise ValueError(
-                f"give one or more one-dimensional vectors of the same size, from 1 to {FEW};"
-                f" got shapes: {shapes}"
+                f"the vectors have the shapes: {shapes}; give one or more one-dimensional vectors"
+                f" of the same size, from 1 to {FEW}"
             )
         if not isinstance(axis, str) and len(axis) != size:
-            needed = f"give {size}, one for each number of a vector"
-            raise ValueError(f"axis has {len(axis)} names; {needed}")
+            needed = f"give a name for each number of a vector, {size} in all"
+            raise ValueError(f"axis is {[*axis]}; {needed}")
         self.names = tuple(vectors)
         self.values = np.stack(rows)
         self.title = title

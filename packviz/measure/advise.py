@@ -155,7 +155,7 @@ class Advice(HasNumbers):
                 ratio += "; its results differ from those of packing"
             rows.append([name, milliseconds, ratio])
         for name, why in self.timing.missing.items():
-            rows.append([name, why])
+            rows.append([name, f"left out: {why}"])
         batches = count(self.sample, "batch", "batches")
         lines = [self.verdict, "", *table(rows, "<  >  <"), ""]
         lines.append(f"{self.what}. A time is that of {batches}, and of the RNN alone.")
@@ -308,7 +308,7 @@ def _look(
     missing = {}
     for name in (PACKED, *(name for name in ALL if name != PACKED)):
         if looks and time.monotonic() >= end:
-            missing[name] = "left out: the budget was used up"
+            missing[name] = "the budget was used up"
             continue
         run = partial(_run, ALL[name], rnn, [batch])
         try:

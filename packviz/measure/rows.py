@@ -39,7 +39,7 @@ def find(name: PathLike) -> Path:
             return folder / name
     raise ValueError(
         f"there is no result file {os.fspath(name)!r}; give its path, or the name of a file in"
-        " recorded/ or notebooks/recorded/, here or above"
+        " recorded/ or notebooks/recorded/, in this folder or above it"
     )
 
 
@@ -70,10 +70,12 @@ def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
         head, *rows = [json.loads(line) for line in complete.splitlines()]
         actual = f"{head['packviz']!r}, version {head['version']!r}"
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{name} is not a result file, or is damaged") from None
+        raise ValueError(
+            f"{name} is not a result file, or is damaged; choose another file"
+        ) from None
     expected = f"{kind!r}, version {version!r}"
     if actual != expected:
-        raise ValueError(f"{name} contains {actual}; expected {expected}")
+        raise ValueError(f"{name} contains {actual}, not {expected}; measure into another file")
     return head["provenance"], rows
 
 

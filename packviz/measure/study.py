@@ -154,7 +154,7 @@ class Results(HasText, Generic[P, V]):
         """
         if point not in self.values:
             measured = "; ".join(map(str, self.values))
-            raise ValueError(f"{point} was not measured; choose one of {measured}")
+            raise ValueError(f"{point} was not measured; choose one of .points: {measured}")
         return self.timings(point)[which]
 
     def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:
@@ -342,7 +342,7 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
             if agree:
                 difference[name] = off
             else:
-                missing[name] = f"{off:.2g} from {reference}"
+                missing[name] = f"its results differ from those of {reference!r} by {off:.2g}"
     return difference, missing
 
 
@@ -489,7 +489,7 @@ class Study(Generic[P, V, R]):
         cores = os.cpu_count() or threads
         if threads > cores:
             raise ValueError(
-                f"threads is {threads}; give at most {cores}, the cores of this machine"
+                f"threads is {threads}; give at most {cores}, as many as the machine has cores"
             )
         with _torch_threads(threads):
             place = provenance(device, settings)
@@ -538,7 +538,7 @@ class Study(Generic[P, V, R]):
                 # If two processes measured the same point, the first measurement counts.
                 values.setdefault(point, self.read(point, entry))
         except KeyError as error:
-            raise ValueError(f"{path} is damaged: it has no {error}") from None
+            raise ValueError(f"{path} is damaged: a row has no {error}") from None
         except TypeError as error:
             raise ValueError(f"{path} is damaged: {error}") from None
         return self.results(place, values)
@@ -641,5 +641,5 @@ def _require_same(earlier: Data, now: Data, path: rows.PathLike) -> None:
         listed = "; ".join(differences)
         raise ValueError(
             f"cannot resume {os.fspath(path)}, which was measured under different conditions"
-            f" ({listed}). Use the same options and machine, or another file"
+            f" ({listed}); use the same options, machine and versions, or another file"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -136,11 +137,11 @@ def _agreement(
     (first, right), *others = results.items()
     largest = 0.0
     for name, result in others:
-        problem = f"{name} does not return what {first} returns: "
+        problem = f"{name!r} does not return what {first!r} returns: "
         unpaired = right.keys() ^ result.keys()
         if unpaired:
             part = min(unpaired)
-            raise ValueError(f"{problem}only {first if part in right else name} returns {part}")
+            raise ValueError(f"{problem}only {(first if part in right else name)!r} returns {part}")
         for part, wanted in right.items():
             ours = result[part]
             if ours.shape != wanted.shape:
@@ -151,10 +152,14 @@ def _agreement(
             if most is None:
                 most = of_states(wanted.dtype, device.partition(":")[0])
             if error > most:
+                off = f"{part} differs by {error:.2g} of its largest value, {most:.2g} is allowed"
+                way_out = "pass a larger tolerance=, or check=False"
+                if math.isinf(error):
+                    off = f"{part} holds NaN, or infinity for one of them only"
+                    way_out = "pass check=False"
                 raise ValueError(
-                    f"{problem}{part} differs by {error:.2g} of its largest value; only {most:.2g}"
-                    " is allowed; if a call changes its own state, reset it in setup=; if the"
-                    " difference is intended, pass a larger tolerance=, or check=False"
+                    f"{problem}{off}; if a call changes its own state, reset it in setup=; if the"
+                    f" difference is intended, {way_out}"
                 )
             largest = max(largest, error)
     close = f"to within {largest:.2g} of the largest value" if largest else "exactly"

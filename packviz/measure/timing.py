@@ -323,7 +323,7 @@ class Timing(HasText):
 
     def _times(self, name: str) -> Sequence[float]:
         if name in self.missing:
-            raise ValueError(f"{name} was left out: {self.missing[name]}")
+            raise ValueError(f"{name!r} was left out: {self.missing[name]}")
         if name not in self.seconds:
             names = ", ".join(map(repr, self.seconds))
             raise ValueError(f"there is no timing of {name!r}; choose one of {names}")

@@ -118,7 +118,7 @@ def leaves(nested: Any) -> dict[str, Tensor]:
         try:
             leaf = torch.as_tensor(part).detach().to("cpu", copy=True)
         except (TypeError, ValueError, RuntimeError):
-            expected = "return tensors, numbers, or tuples, lists and dicts of these"
+            expected = "return tensors, numbers, arrays, or tuples, lists and dicts of these"
             raise TypeError(f"{name} is {kind_of(part)}; {expected}") from None
         if leaf.layout != torch.strided:
             leaf = leaf.to_dense()

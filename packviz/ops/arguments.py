@@ -31,11 +31,11 @@ def require_padded(x: object) -> None:
     """
     if isinstance(x, PackedSequence):
         raise TypeError(
-            "x is a PackedSequence: pad it with pad_packed_sequence, and give the padded tensor and"
-            " its lengths"
+            "the input x is a PackedSequence: pad it with pad_packed_sequence, and give the padded"
+            " tensor and its lengths"
         )
     if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+        raise TypeError(f"the input x must be a tensor, got {type(x).__name__}")
     require_plain("x", x)
 
 
@@ -60,7 +60,7 @@ def require_device(name: str, tensor: Tensor, x: Tensor) -> None:
     """
     if tensor.device != x.device:
         raise ValueError(
-            f"{name} is on {tensor.device}, but x is on {x.device}; move {name} to {x.device}"
+            f"{name} is on {tensor.device}, but x is on {x.device}; create both on one device"
         )
 
 
@@ -79,11 +79,11 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
         expected.append((rows, batch, rnn.hidden_size))
         names = "h_0 {} and c_0 {}"
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
-    if [getattr(state, "shape", None) for state in states] != expected:
-        got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
+    got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
+    if got != expected:
         described = " and ".join(map(str, got))
         raise ValueError(f"hx must be {names.format(*expected)}, got {described}")
     for state in states:
         require_device("hx", state, x)
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}; convert hx to {x.dtype}")
+            raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}; give both the dtype of rnn")

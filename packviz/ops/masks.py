@@ -90,9 +90,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         max_len = lengths.shape[1]
     if max_len is None:
         if not _is_readable(n):
-            when = (
-                f"for lengths on {n.device}, because finding the longest would wait for the device"
-            )
+            when = f"for lengths on {n.device}, because the longest cannot be read there at once"
             if n.device.type == "cpu":
                 when = "if lengths cannot be read, for example while compiling or tracing"
             raise ValueError(f"max_len is required {when}; pass max_len=x.shape[…]")
@@ -246,7 +244,7 @@ def _check_loss(loss: Any, tensors: Sequence[Any], options: dict[str, Any]) -> N
         )
     if tensors or options:
         raise TypeError(
-            "a loss per cell must be followed by the lengths only; to compute the loss from"
+            "with a loss per cell, give only lengths, batch_first and reduction; to compute it from"
             f" predictions and targets, pass its function first: {_FUNCTION_FIRST}"
         )
     if not loss.is_floating_point() or loss.ndim < 2:
@@ -269,9 +267,9 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
     leading = {shape[:2] for shape in shapes}
     if len(leading) > 1 or len(shapes[0]) < 2:
         raise ValueError(
-            f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree"
-            " in their first two dimensions, batch and time; classes come third, as in logits"
-            " (B, T, C) and targets (B, T)"
+            f"the tensors have shapes {' and '.join(map(str, shapes))}, but all need the same batch"
+            " and time as their first two dimensions; classes come third, as in logits (B, T, C)"
+            " and targets (B, T)"
         )
     predictions, targets = shapes[:2]
     if len(predictions) != len(targets) or predictions == targets:
@@ -285,7 +283,7 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
 def _refuse_broadcasting(predictions: Sequence[int], targets: Sequence[int]) -> None:
     raise ValueError(
         f"predictions of shape {tuple(predictions)} and targets of shape {tuple(targets)} would be"
-        " broadcast; give them the same shape, for example with predictions.squeeze(-1)"
+        " broadcast; give them the same shape (.squeeze(-1) removes a last dimension of 1)"
     )
 
 
@@ -304,8 +302,8 @@ def _loss_of_cells(
     loss = function(*flat, **options)
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
         raise ValueError(
-            f"the loss function returned shape {tuple(loss.shape)} for {mask.numel()} cells; it"
-            ' must return a loss per cell when called with reduction="none"'
+            f"the loss function returned shape {tuple(loss.shape)} where B · T = {mask.numel()};"
+            ' called with reduction="none", it must return a loss per cell'
         )
     fewest = min(flat[0].ndim, flat[1].ndim)
     shapes = [tensor.shape for tensor in flat[:2] if tensor.ndim == fewest]
@@ -510,7 +508,7 @@ def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
     if varies and is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
-            " mask seems to be True at padding: pass mask == 0"
+            " mask seems to be True at padding: pass mask == 0, or, if it is right, lengths"
         )
 
 
@@ -608,8 +606,8 @@ def _booleans(mask: object) -> Tensor:
     values = mask if isinstance(mask, Tensor) else torch.as_tensor(np.asarray(mask), device="cpu")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
-            f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers"
-            " 0 and 1"
+            f"a mask of {values.dtype} is ambiguous; give booleans, as in mask == 1, or the"
+            " integers 0 and 1 (lengths have one dimension)"
         )
     if _is_readable(values):
         return torch.from_numpy(mask_cells(values))

@@ -170,7 +170,7 @@ def unpack_to_length(
     require_fitting("padding_value", padding_value, packed.data.dtype)
     if width < longest and not truncate:
         raise ValueError(
-            f"total_length is {width}, but the longest sequence has {longest} time steps: give at"
+            f"total_length is {width}, but the longest length is {longest}: give at"
             f" least {longest}, or truncate=True to drop the later steps"
         )
     data = packed.data

@@ -46,7 +46,7 @@ class WithLengths(nn.RNNBase):
         kind = type(rnn)
         if "forward" in vars(rnn) or kind.forward is not cls._torch.forward:
             raise TypeError(
-                f"rnn is {kind_of(rnn)} with its own forward, which takes no lengths: call"
+                f"rnn is {kind_of(rnn)} with its own forward, which may take no lengths: call"
                 " pv.run(rnn, x, lengths)"
             )
         if kind is cls._torch:

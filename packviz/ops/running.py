@@ -174,7 +174,10 @@ def run(
                 " pass only hx and method with it"
             )
     if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
-        raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
+        raise TypeError(
+            "pv.run would not run the hooks of rnn or of all modules: call rnn itself, as in"
+            " rnn(x, hx, lengths)"
+        )
     runner = _runner()
     return runner(rnn, x, lengths, hx, method, batch_first, total_length, padding_value)
 
@@ -642,7 +645,7 @@ def _checked(
         original.pack_padded_sequence(x, whole, batch_first, enforce_sorted=False)  # torch's error
     n = tuple(whole.tolist())
     if not n:
-        raise ValueError("lengths is empty; give at least one length")
+        raise ValueError("lengths is empty; give at least one sequence, and its length")
     source = Padded.fitting(len(n), shape, batch_first, features=", I")
     if min(n) < 0 or max(n) > source.steps:
         source.require_lengths(np.array(n), reading(shape, batch_first, features=", I"))

@@ -90,8 +90,7 @@ class BucketSampler(Sampler[list[int]]):
         self.rank = at_least("rank", rank, 0)
         if self.rank >= self.num_replicas:
             raise ValueError(
-                f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, which is"
-                " num_replicas - 1"
+                f"rank is {rank}, but num_replicas is {self.num_replicas}; give a lower rank"
             )
         self.set_epoch(0)
 

@@ -66,9 +66,11 @@ class StatePanel(BatchPanel):
     def _validate_lengths(self, proposal: Any) -> tuple[int, ...]:
         lengths: tuple[int, ...] = super()._validate_lengths(proposal)
         if max(lengths) > self.longest:
-            raise LengthsError(f"a length is {max(lengths)}; give at most {self.longest}")
+            raise LengthsError(f"lengths contains {max(lengths)}; give at most {self.longest}")
         if self.x and len(lengths) != len(self.x):
-            raise LengthsError(f"there are {len(lengths)} lengths; give {len(self.x)}")
+            raise LengthsError(
+                f"lengths is {lengths}; give {len(self.x)}, one for each row of the panel"
+            )
         return lengths
 
     @property

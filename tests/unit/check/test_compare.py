@@ -435,7 +435,7 @@ def test_a_curve_ends_before_nan():
 
 
 def test_a_trajectory_that_is_not_there(worked_example):
-    with pytest.raises(ValueError, match="unit is 3; the hidden state has units 0 … 2"):
+    with pytest.raises(ValueError, match="unit is 3; give a unit of the hidden state, from 0 to 2"):
         trajectory(worked_example, unit=3)
 
 

@@ -474,8 +474,12 @@ def test_a_state_with_other_rows():
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        (([1, 2], [1, 2]), TypeError, "x must be a tensor, got list"),
-        ((pack_padded_sequence(X, [3, 3]), [3, 3]), TypeError, "x is a PackedSequence: pad it"),
+        (([1, 2], [1, 2]), TypeError, "the input x must be a tensor, got list"),
+        (
+            (pack_padded_sequence(X, [3, 3]), [3, 3]),
+            TypeError,
+            "the input x is a PackedSequence: pad it",
+        ),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
         ((X.to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give a dense one"),
         ((X, "ab"), ValueError, "lengths must hold one number per sequence, got 'ab'"),
@@ -491,7 +495,7 @@ def test_what_is_no_batch(given, error, said):
     assert str(raised.value).startswith(said)
     with pytest.raises(
         ValueError,
-        match=r"last must hold one step of x for each of 2 sequences, got shape \(3, 2\)",
+        match=r"last must hold one step of x for each sequence \(B = 2\), got shape \(3, 2\)",
     ):
         pv.diagnose(X, [3, 2], last=X)
     with pytest.raises(

@@ -107,7 +107,7 @@ def test_verdicts(model, lengths, verdict):
 
 
 def test_a_state_is_refused():
-    with pytest.raises(TypeError, match="a whole model takes the batch alone"):
+    with pytest.raises(TypeError, match="called with x alone"):
         pv.compare(nn.Linear(3, 3), torch.randn(2, 5, 3), [5, 2], torch.zeros(1))
 
 

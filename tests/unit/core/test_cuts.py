@@ -72,11 +72,11 @@ def test_from_padding_to_packing():
 @pytest.mark.parametrize("cuts", [(), (0,), (0, 4), (1, 5), (0, 3, 3, 5), (0, 5, 6)])
 def test_cuts_that_are_none(cuts):
     with pytest.raises(
-        ValueError, match=re.escape(f"cuts are {cuts}; give time steps that rise from 0 to 5")
+        ValueError, match=re.escape(f"staircase are {cuts}; give time steps that rise from 0 to 5")
     ):
         rectangles([5, 2], cuts)
     for calls in (0, 3):
         with pytest.raises(
-            ValueError, match=f"calls is {calls}; these lengths allow 1 to 2 rectangles"
+            ValueError, match=f"calls is {calls}; give 1 to 2, at most one for each distinct length"
         ):
             best_cuts([5, 2, 5], 1, calls)

@@ -62,18 +62,18 @@ def test_parse(text, values):
         ("length", "entry 0 is 'length'"),
         ("[5, true]", "entry 1 is 'True'"),
         ("[5, [3]]", "entry 1 is '[3]'"),
-        ("[5, 3", "not valid JSON: "),
-        ("[" * 100_000, "not valid JSON: "),
-        ("[]", "no list of lengths found"),
-        ('{"lengths": 5}', "no list of lengths found"),
+        ("[5, 3", "not valid JSON ("),
+        ("[" * 100_000, "not valid JSON ("),
+        ("[]", "no lengths found; give a list"),
+        ('{"lengths": 5}', "no lengths found; give a list"),
         (
             '{"id": [1], "size": [2]}',
-            "no column is named 'length'; choose one of the columns id, size",
+            "no column is named 'length'; choose one of the columns 'id', 'size'",
         ),
-        ("id,name\n1,a", "no column is named 'length'; choose one of the columns id, name"),
-        ("id,length\n1,5\n2", "row 1 needs 2 fields, one per column, but has 1"),
-        ("id,length\n1,5\n2,3,4", "row 1 needs 2 fields, one per column, but has 3"),
-        (f"length\n{'9' * 200_000}", "not a valid table: field larger"),
+        ("id,name\n1,a", "no column is named 'length'; choose one of the columns 'id', 'name'"),
+        ("id,length\n1,5\n2", "row 1 needs one value per column (columns: 2, values: 1)"),
+        ("id,length\n1,5\n2,3,4", "row 1 needs one value per column (columns: 2, values: 3)"),
+        (f"length\n{'9' * 200_000}", "not a valid table (field larger"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text, message):
@@ -112,9 +112,9 @@ FILES = {
     "broken.npy": (b"PAR1", "{}: it is not a NumPy file of numbers"),
     "data.parquet": (
         b"PAR1\xff\x81",
-        "cannot read {}: give UTF-8 text or .npy; for Parquet, pass pandas",
+        "cannot read {} as text: give UTF-8 text or .npy, or read a table with pandas",
     ),
-    "heading.csv": (b"length\n", "{}: no list of lengths found"),
+    "heading.csv": (b"length\n", "{}: no lengths found; give a list"),
     "none.csv": (b"1,5\n2,3\n", "{}: a table with several columns needs a first line"),
     "missing.tsv": (None, "cannot read {}: No such file or directory"),
 }
@@ -169,7 +169,7 @@ def test_distributions_keep_their_bounds_and_repeat_themselves(name, size, longe
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
 def test_spread(d, batch_size, longest):
     if d > min(batch_size, longest):
-        with pytest.raises(ValueError, match=f"distinct is {d}; {batch_size} sequences of at most"):
+        with pytest.raises(ValueError, match=f"distinct is {d}; give a whole number from 1 to"):
             lengths.spread(d, batch_size, longest)
         return
     n = lengths.spread(d, batch_size, longest)

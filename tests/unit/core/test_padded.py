@@ -37,8 +37,13 @@ def test_how_it_is_read():
 @pytest.mark.parametrize(
     ("count", "batch_first", "message"),
     [
-        (1, False, "lengths has 1 entry, but {}, has B = 3"),
-        (5, False, "lengths has 5 entries, but {}, has B = 3; did you mean batch_first=True?"),
+        (1, False, "lengths has B = 1, but {}, has B = 3"),
+        (
+            5,
+            False,
+            "lengths has B = 5, but {}, has B = 3; did you mean batch_first=True? "
+            "(A mask is (B, T) either way.)",
+        ),
     ],
 )
 def test_a_wrong_number_of_lengths(count, batch_first, message):

@@ -123,7 +123,7 @@ def test_jagged_tensors_and_packed_sequences_show_each_value_in_its_place(length
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_strided_nested_tensor_is_drawn_as_advised():
     strided = torch.nested.nested_tensor([torch.zeros(n) for n in LENGTHS])
-    with pytest.raises(TypeError, match=r"^x is a nested tensor; as x, give torch"):
+    with pytest.raises(TypeError, match=r"^x is a nested tensor; give torch"):
         show(strided)
     padded = torch.nested.to_padded_tensor(strided, 0.0), [len(one) for one in strided.unbind()]
     assert show(*padded, batch_first=True).layout == pv.Layout(LENGTHS)
@@ -149,7 +149,7 @@ def test_lists_of_sequences(sequences):
     [
         (
             lambda: show(torch.zeros(5, 3), [3, 2]),
-            "has 2 entries, but x of shape (5, 3), read as (T, B, …), has",
+            "has B = 2, but x of shape (5, 3), read as (T, B, …), has",
         ),
         (lambda: show(torch.zeros(2, 3), [3, 2]), "B = 3; did you mean batch_first=True?"),
         (

@@ -40,5 +40,7 @@ def test_in_words():
 
 
 def test_a_state_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match=r"methods\['view'\]\[0\] contains 2; .* from 0 to 1"):
+    with pytest.raises(
+        ValueError, match=r"methods\['view'\]\[0\] contains 2; give an index less than 2"
+    ):
         pv.draw.Ribbons("t", [("a→", 0), ("a←", 0)], {"view": [[0, 2]]})

@@ -295,7 +295,7 @@ CHECKS = {
             "make 135. No sequence ends at step 5": (0, 5, 9, 16),
             "make 135. Look at the hatched": (0, 3, 9, 16),
             "make 247. No sequence ends at step 1": range(17),
-            "cuts are (0, 4, 9, 15); give time steps that rise from 0": (0, 4, 9, 15),
+            "the staircase are (0, 4, 9, 15); give time steps that rise from 0": (0, 4, 9, 15),
             "does not fit: give whole time steps": (0, 4.0, 16),
         },
         [(0, 4, 9, 16), [0, 4, 9, 16], torch.tensor([0, 4, 9, 16])],

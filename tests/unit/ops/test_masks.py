@@ -307,9 +307,7 @@ REFUSED = {
     r"whole numbers or a \(B, T\) mask, got torch.float32 of shape \(1,\) on meta": wrong(
         pv.real_mask, torch.ones(1, device="meta"), 4
     ),
-    r"booleans; .* mask of two dimensions, .* True at real cells": wrong(
-        pv.real_mask, torch.tensor([True])
-    ),
+    r"booleans: .* mask \(B, T\)": wrong(pv.real_mask, torch.tensor([True])),
     "max_len is -1; give a whole number": wrong(pv.real_mask, [1], -1),
     "max_len is required for lengths on meta": wrong(
         pv.real_mask, torch.ones(2, dtype=int, device="meta")
@@ -326,14 +324,14 @@ REFUSED = {
     f"loss is an MSELoss; .* {FUNCTION_FIRST}": wrong(
         pv.masked_loss, torch.nn.MSELoss(), X, X, [3]
     ),
-    f"a loss per cell must be followed by .* {FUNCTION_FIRST}": wrong(pv.masked_loss, X, X, [3]),
+    f"with a loss per cell, give only .* {FUNCTION_FIRST}": wrong(pv.masked_loss, X, X, [3]),
     f"a loss function needs .* {FUNCTION_FIRST}": wrong(pv.masked_loss, SQUARES, X, [3]),
     "passed by name: batch_first=True": wrong(pv.masked_loss, X, [3], True),
-    r"shapes \(2, 5, 4\) and \(2, 4\), but must agree .* logits": wrong(
+    r"shapes \(2, 5, 4\) and \(2, 4\), but all need .* logits": wrong(
         pv.masked_loss, *CLASSES, batch_first=True
     ),
     r"lengths\[0\] is 9: more than .* predictions": wrong(pv.masked_loss, SQUARES, X, X, [9]),
-    r"returned shape \(\) for 3 cells": wrong(
+    r"returned shape \(\) where B · T = 3": wrong(
         pv.masked_loss, lambda x, y, reduction: x.sum(), X, X, [3]
     ),
     "reduction is 'none'; choose": wrong(pv.masked_loss, torch.ones(2, 1), [1], reduction="none"),
@@ -345,7 +343,7 @@ REFUSED = {
     r"x must be a tensor \(T, B, …\), got list": wrong(pv.align, [[1]], [1]),
     r"lengths\[0\] is 5: .* max_len \(4\)": wrong(pv.align, ONES, [5, 2], max_len=4),
     "packed must be a PackedSequence, got Tensor": wrong(pv.unpack_to_length, torch.ones(2), 3),
-    "sequence has 5 time steps: give at least 5, or truncate=True": wrong(
+    "longest length is 5: give at least 5, or truncate=True": wrong(
         pv.unpack_to_length, packed_pair(), 3
     ),
     r"lengths\[0\] is 4611686018427387904: more than the largest number": wrong(

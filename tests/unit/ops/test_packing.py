@@ -285,7 +285,7 @@ def test_masks_are_taken(way, enforce_sorted):
             assert same(packed, wanted)
         for wrong, message in (
             (mask.flip(1), "row [01] of the mask has padding at time step 0 before real cells"),
-            (2 * mask.int(), "numbers other than 0 and 1"),
+            (2 * mask.int(), "values other than 0 and 1"),
             (mask.float(), "a mask of torch.float32 is ambiguous"),
         ):
             with pytest.raises(ValueError, match=message):

@@ -601,7 +601,7 @@ REFUSED = [
         "lengths[1] is 7: x of shape (6, 2, 3), read as (T, B, I), has T = 6; give a length",
     ),
     ((LSTM, X, torch.tensor([-1, 2])), ValueError, "lengths[0] is -1"),
-    ((LSTM, X, [6]), ValueError, "lengths has 1 entry, but x of shape"),
+    ((LSTM, X, [6]), ValueError, "lengths has B = 1, but x of shape"),
     ((GRU, X, [2, 2]), ValueError, "B = 6; did you mean batch_first=False?"),
     ((LSTM, X, []), ValueError, "lengths is empty"),
     ((LSTM, X), ValueError, "lengths is None; list the number"),
@@ -615,7 +615,7 @@ REFUSED = [
     (
         (LSTM, X, [6, 6], (STATE, STATE.to("meta"))),
         ValueError,
-        "hx is on meta, but x is on cpu; move hx to cpu",
+        "hx is on meta, but x is on cpu; create both on one device",
     ),
     (
         (LSTM, X, [6, 2], (STATE, STATE.double())),
@@ -638,7 +638,7 @@ def test_methods_cuts_and_numbers_that_are_refused():
         with pytest.raises(ValueError, match=re.escape(message)):
             pv.run(LSTM, X, [6, 2], method=wrong)
     with pytest.raises(
-        ValueError, match=re.escape("cuts are (0, 3); give time steps that rise from 0 to 6")
+        ValueError, match=re.escape("staircase are (0, 3); give time steps that rise from 0 to 6")
     ):
         pv.run(LSTM, X, [6, 6], method=(0, 3))
     for method in METHODS:

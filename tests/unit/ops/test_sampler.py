@@ -117,7 +117,7 @@ def test_rank_and_replicas_come_from_torch(in_a_group):
         ({"num_replicas": 0, "rank": 0}, "num_replicas is 0; give"),
         (
             {"rank": 2, "num_replicas": 2},
-            "rank is 2; give a number from 0 to 1, which is num_replicas - 1",
+            "rank is 2, but num_replicas is 2; give a lower rank",
         ),
     ],
 )
