@@ -115,9 +115,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs 136.
 # That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
 # slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros (26
-# cells), puts the slice into it, and adds that to the first row's, *whole* (26 more). And because pad wrote the slice
-# into the padded tensor, autograd first copies the padded tensor's gradient, *whole* (48), to take the slice's part
-# out. Only the rest, 36, are copies of the slice itself.
+# cells), puts the slice into it, and adds it, *whole*, to the gradient from the first row (26 more). And because pad
+# wrote the slice into the padded tensor, autograd first copies the padded tensor's gradient, *whole* (48), to take the
+# slice's part out. Only the rest, 36, are copies of the slice itself.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -279,13 +279,15 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # *learns*: when a larger block is freed, it raises its limit to the size of that block, but never above 32 MiB. At 224
 # steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
 #
-# So 32.1 MiB are given back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
-# faults. There is the cliff. (The additions cause none. They go into a tensor that is already there.)
+# So 32.1 MiB are given back at every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
+# training step: 2.1 million page faults. There is the cliff. (The additions cause none, because they go into a tensor
+# that is already there. And the faults at 224 steps? If much memory is free, glibc returns some that it could keep.)
 #
 # <details><summary>Why 2.65 million, and not 2.1? And two more questions about these tables</summary>
 #
-# In this recording, the step of 256 has half a million faults more than our sum, and we have not found out why. In the
-# recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!-- recorded -->
+# In this recording, the training step at T = 256 has half a million faults more than our sum, and we have not found
+# out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
+# recorded -->
 #
 # *Beyond the cliff, we expect a 4 again. Why 3.2?* For the same reason: 31.7 is four times 7.9. <!-- recorded -->
 #
@@ -303,8 +305,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# Here is a step again, for a small batch and a large one, without the variables and with them. (Even the small batch has
-# faults. glibc keeps its tensors, but when much memory is free, it returns some to the system.)
+# Here is a step again, for a small batch and a large one, without the variables and with them:
 
 # %%
 print(forum.allocators([name for name in forum.ALLOCATORS if "thp" not in name]))
@@ -356,8 +357,7 @@ if platform.libc_ver()[0] == "glibc":
 # million become 3. Three! And two thirds of the time is gone. <!-- recorded --> Guilty, then. Here is the third cause,
 # and the only one that you can remove without touching your code.
 #
-# The price is memory. Whatever your step needed at its peak, glibc keeps. When we ran torch's profiler under these
-# settings, our process grew to 24 GB, and was killed.
+# The price is memory. Whatever your step needed at its peak, glibc keeps.
 #
 # <details><summary>Why two variables? And what of other allocators?</summary>
 #
@@ -383,7 +383,8 @@ if platform.libc_ver()[0] == "glibc":
 # From the least effort to the most:
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 kB). Watch the memory.
-# - **Leave out `pad_packed_sequence`** if you only need `h_n`. Pad is the smaller culprit.
+# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the loss, and pack the tags in
+#   the same way. Then pad is gone, the smaller culprit. (If your loss reads only `h_n`, its way back is not used at all.)
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a

@@ -40,7 +40,8 @@
 # another number of **sequences**, B?
 #
 # Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
-# the real words, so their scores are right without packing. Its batches have time first: their shape is `(T, B)`.
+# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`: in that layout, the
+# mistake is loud.
 
 # %%
 import logging
@@ -130,10 +131,10 @@ except torch._dynamo.exc.UserError as error:
     print(str(error).splitlines()[1].partition(". If")[0])
 
 # %% [markdown]
-# *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through the
-# LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which this is
-# no error. It writes one whole LSTM, good for any T, and behind it a reshape to the five that was counted. There,
-# Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
+# *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through
+# the LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which
+# this is no error. It writes one whole LSTM, good for any T, and behind it a reshape to the five that was counted.
+# There, Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -191,7 +192,8 @@ for name, scores in answers.items():
 # %% [markdown]
 # The third review is *positive* again: the trace gives the scores of a batch that was never packed. In notebook 01 we
 # chased this bug to its cause, and packed it away. Now it is back, in a file. It came in through an `if` that was
-# meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends it.)
+# meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends such an
+# `if`.)
 #
 # Python decided the `if` while the trace was taken. The example had equal lengths, so the branch that packs never ran,
 # and the graph does not contain it. Every later batch is read to the end of its padding. (torch does print a
@@ -208,22 +210,20 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## What do other tools make of an `if`?
 #
-# `pv.check_static` knows five tools, of two kinds. *trace*, and *onnx_legacy*, the older exporter for ONNX, see one run,
-# and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
+# `pv.check_static` knows five tools, of two kinds. *trace*, and *onnx_legacy*, the older exporter for ONNX, see one
+# run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
 # `fullgraph=True`) see sizes, but no values. If a value decides something, they refuse.
 #
 # All five get the classifier with its `if`, and the example of equal lengths.
 
 # %%
-from dataclasses import replace
-
 tools = ("trace", "onnx_legacy", "export", "onnx", "compile")
 thrifty = pv.check_static(classifier, equal, tools)
-replace(thrifty.table, notes=())  # the marks; thrifty itself adds the reasons
+thrifty
 
 # %% [markdown]
-# Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk. (`thrifty`
-# itself even names the line of the `if`.)
+# Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk. And below the
+# table, every tool gets the same line: the one with the `if`.
 #
 # And look how near the two wrong graphs come to passing: right for another T, right for another B. Those two test
 # batches had equal lengths, like the example. Only a test with *different* lengths catches such a graph.
@@ -240,9 +240,9 @@ for tool, answers in thrifty.answers.items():
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. And now it can show a mistake:
-# if it packs, every cell of padding gets the same scores, and `check_static` compares those cells, too. The five tools again get the
-# example of equal lengths.
+# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, a graph that
+# forgets the lengths gives itself away: packing leaves zeros at the padding, and a graph that reads on puts something
+# else there. `check_static` compares those cells, too. The five tools again get the example of equal lengths.
 
 
 # %%
@@ -255,7 +255,7 @@ class PackedTagger(Tagger):
 
 
 packing = pv.check_static(PackedTagger(), equal, tools)
-replace(packing.table, notes=())
+packing
 
 # %% [markdown]
 # Two marks have changed: with other lengths, *trace* and *onnx_legacy* are now right. So pack, and trace? Today, that
@@ -422,8 +422,8 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# Friday lacked a test. Now you write it, and two more, for a graph taken from an example with four sequences of five steps.
-# It may be wrong in one of three ways:
+# Friday lacked a test. Now you write it, and two more, for a graph taken from an example with four sequences of five
+# steps. It may be wrong in one of three ways:
 #
 # - It ignores the lengths, and reads every sequence to step T.
 # - It is right for five steps only.

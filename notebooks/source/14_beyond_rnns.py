@@ -141,8 +141,9 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 # are scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave padding out, such a mask needs −∞ there, and 0 elsewhere.)
 #
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
-# change the padding. Do the outputs at real tokens change? Then the function has read the padding. A function that
-# ignores its mask would deceive you, so try the opposite mask, too.
+# change the padding. If the outputs at real tokens change, the function has read the padding, so True means *leave
+# out*. If they don't, True means *take part*, or the mask is ignored. The opposite mask decides: with it, the answer
+# must flip.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -161,9 +162,10 @@ def reads_padding(call, mask):
     return not torch.equal(call(x, mask)[2, :2], call(other, mask)[2, :2])
 
 
-meanings = {(True, False): "leave out", (False, True): "take part"}
 for name, call in calls.items():
-    print(f"{name:50} True means: {meanings[reads_padding(call, real), reads_padding(call, ~real)]}")
+    flips = reads_padding(call, real) != reads_padding(call, ~real)
+    meaning = "leave out" if reads_padding(call, real) else "take part"
+    print(f"{name:50} True means: {meaning if flips else 'nothing'}")
 
 # %% tags=["claims"]
 values = real[..., None].float()
@@ -183,19 +185,23 @@ assert torch.equal(*causal)
 # Read the first two lines again. The same argument, `attn_mask`, has opposite meanings in two functions of one library.
 # (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
+# <details><summary>And if all keys of a query are masked?</summary>
+#
 # In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
 # with or without a padding mask. Padding at the start does need one. Then both masks together leave the queries in the
 # padding no key at all. For these, on a CPU, torch 2.13 returns NaN from `nn.MultiheadAttention` (with its default
 # `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
+# </details>
+#
 # That was padding. Our one long row has none, and yet its last document knew.
 #
 # ## Who reads whom in one row?
 #
-# Putting several documents into one row is called *sequence packing*. In a causal model, a token then also reads the
-# documents before its own. So we number the documents, give each token the number of its document, the *document id*,
-# and let a query read only keys with the same id. Then we repeat the experiment of the opening, and change the first
-# word of document a:
+# Putting several documents into one row is called *sequence packing*. In a *causal* model, a token reads itself and
+# all tokens before it, so it also reads the documents before its own. So we number the documents, give each token the
+# number of its document, the *document id*, and let a query read only keys with the same id. Then we repeat the
+# experiment of the opening, and change the first word of document a:
 
 # %%
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # document ids: which document each token belongs to
@@ -216,14 +222,14 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 
 # %% [markdown]
 # There it is. With the causal mask alone, one word of a changes every output of b and c, and again nothing complains.
-# With `own` as well, only a changes, and each document gets the results that it has alone. (A *document mask* such as `own` works on packed rows, too.
-# Only kernels that take `cu_seqlens` need flat ones.)
+# With `own` as well, only a changes, and each document gets the results that it has alone. (A *document mask* such as
+# `own` works on packed rows, too. Only kernels that take `cu_seqlens` need flat ones.)
 #
 # Is a mask enough? Not quite. Three more things have to know the boundaries.
 #
 # **Positions.** If you add a position embedding to each token, the positions must restart in every document. With
-# plain rotary positions (RoPE), only differences between positions count. So under a document mask, they need no
-# restart, but for rounding. RoPE that adapts to the row's length does. A restart is always safe.
+# plain rotary positions (RoPE), only differences between positions count. So under a document mask, they work without a
+# restart, up to rounding. RoPE that adapts to the row's length needs one. If in doubt, restart.
 #
 # **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the
 # last token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
@@ -236,7 +242,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
-labels = torch.arange(10).roll(-1)  # the row that comes next
+labels = torch.arange(10).roll(-1)  # for each token, the row of the next one
 labels[cu_seqlens[1:] - 1] = -100  # cross_entropy ignores -100
 print("positions", positions.tolist())
 print("labels   ", labels.tolist())
@@ -285,7 +291,8 @@ assert min(from_alone(rotated, position, causal) for position in (positions, run
 #
 # ## What did one row save?
 #
-# So far we have counted cells, because an RNN or a Linear layer pays for cells. Attention pays for scores.
+# So far we have counted cells, because an RNN or a Linear layer pays for cells. Attention pays for scores. (We count
+# all of them, without a causal mask.)
 
 # %%
 ask("most work")
@@ -318,8 +325,8 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# `scaled_dot_product_attention` takes our mask only as a tensor. But of the causal mask, it also knows the structure, if
-# you pass `is_causal=True`. So we time 2,048 tokens with a causal mask, both ways, and without a mask:
+# `scaled_dot_product_attention` takes our mask only as a tensor. But of the causal mask, it also knows the structure,
+# if you pass `is_causal=True`. So we time 2,048 tokens with a causal mask, both ways, and without a mask:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -439,8 +446,8 @@ assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit"
 
 # %% [markdown]
 # First-fit decreasing comes within *one row* of the bound. Only cutting saves that row, too, but at a price: the ends
-# of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of its cells are padding
-# again.
+# of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of its cells are
+# padding again.
 #
 # ## What people get wrong
 #

@@ -110,16 +110,17 @@ class StaticCheck(Tabled):
     def table(self) -> Table:
         """The table, with a row for each backend, and the reasons below it."""
         rows = []
-        notes: dict[str, None] = {}  # in order, and without repetitions
+        said: dict[str, dict[str, None]] = {}  # the backends of each note, in order
         for backend, answers in self.answers.items():
             rows.append([backend, *(answer.mark for answer in answers.values())])
             for answer in answers.values():
-                parts = (answer.reason, answer.where, answer.fix)
-                notes |= dict.fromkeys(f"{backend}: {part}" for part in parts if part)
+                for part in (answer.reason, answer.where, answer.fix):
+                    said.setdefault(part, {})[backend] = None
+        notes = [f"{', '.join(backends)}: {part}" for part, backends in said.items() if part]
         if self.size:
-            notes[f"! A size depends on the lengths: {self.size}"] = None
+            notes.append(f"! A size depends on the lengths: {self.size}")
         title = f"{self.title}: {self.verdict}"
-        return Table(rows, ["backend", *QUESTIONS.values()], title, [*notes], form="<  <")
+        return Table(rows, ["backend", *QUESTIONS.values()], title, notes, form="<  <")
 
 
 def check_static(

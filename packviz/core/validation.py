@@ -44,7 +44,7 @@ def share(name: str, value: object) -> float:
     """
     number = _finite(value)
     if number is None or number < 0:
-        advice = "give a share (a finite number of at least 0), or leave it out"
+        advice = "give a finite number of at least 0, or leave it out"
         raise ValueError(f"{name} is {value!r}; {advice}")
     return number
 
@@ -76,8 +76,8 @@ def require_dense(name: str, value: object) -> None:
     """
     if getattr(value, "is_nested", False):
         raise TypeError(
-            f"{name} is a nested tensor; give torch.nested.to_padded_tensor(nested, 0.0), which is"
-            " batch first, and give [len(row) for row in nested.unbind()] as lengths"
+            f"{name} is a nested tensor; give [len(row) for row in nested.unbind()] as lengths, and"
+            " for its values, torch.nested.to_padded_tensor(nested, 0.0), which is batch first"
         )
     if str(getattr(value, "layout", "")).startswith("torch.sparse"):
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")

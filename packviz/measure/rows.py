@@ -75,7 +75,8 @@ def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
         ) from None
     expected = f"{kind!r}, version {version!r}"
     if actual != expected:
-        raise ValueError(f"{name} contains {actual}, not {expected}; measure into another file")
+        found = f"{name} contains results of {actual}"
+        raise ValueError(f"{found}, not of {expected}; measure into another file")
     return head["provenance"], rows
 
 

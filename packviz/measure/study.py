@@ -342,7 +342,8 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
             if agree:
                 difference[name] = off
             else:
-                missing[name] = f"its results differ from those of {reference!r} by {off:.2g}"
+                share = f"{off:.2g} of the largest value"
+                missing[name] = f"its results differ from those of {reference!r} by {share}"
     return difference, missing
 
 
@@ -538,7 +539,9 @@ class Study(Generic[P, V, R]):
                 # If two processes measured the same point, the first measurement counts.
                 values.setdefault(point, self.read(point, entry))
         except KeyError as error:
-            raise ValueError(f"{path} is damaged: a row has no {error}") from None
+            raise ValueError(
+                f"{path} is damaged: a row has no {error}; measure into another file"
+            ) from None
         except TypeError as error:
             raise ValueError(f"{path} is damaged: {error}") from None
         return self.results(place, values)

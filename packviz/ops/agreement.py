@@ -72,6 +72,8 @@ def relative_error(
     """
     errors = []
     wrong = []
+    if len(ours) != len(theirs):
+        raise ValueError(f"results differ in number: {len(ours)} and {len(theirs)} tensors")
     for a, b in zip(ours, theirs, strict=True):
         error = relative_difference(a, b) if a.shape == b.shape else math.inf
         errors.append(error)

@@ -175,8 +175,8 @@ def run(
             )
     if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
         raise TypeError(
-            "pv.run would not run the hooks of rnn or of all modules: call rnn itself, as in"
-            " rnn(x, hx, lengths)"
+            "rnn has hooks, or all modules have, and pv.run would not run them: call rnn itself, as"
+            " in rnn(x, hx, lengths)"
         )
     runner = _runner()
     return runner(rnn, x, lengths, hx, method, batch_first, total_length, padding_value)

@@ -66,7 +66,9 @@ class StatePanel(BatchPanel):
     def _validate_lengths(self, proposal: Any) -> tuple[int, ...]:
         lengths: tuple[int, ...] = super()._validate_lengths(proposal)
         if max(lengths) > self.longest:
-            raise LengthsError(f"lengths contains {max(lengths)}; give at most {self.longest}")
+            raise LengthsError(
+                f"lengths contains {max(lengths)}; longest is {self.longest}, so give no more"
+            )
         if self.x and len(lengths) != len(self.x):
             raise LengthsError(
                 f"lengths is {lengths}; give {len(self.x)}, one for each row of the panel"

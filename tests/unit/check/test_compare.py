@@ -240,7 +240,7 @@ def test_tolerance():
     assert pv.compare(rnn, x, [6, 1], tolerance=np.float32(0)).tolerance == 0
     for wrong in (-1, "a", math.nan, True, [0.1], 1j):
         with pytest.raises(
-            ValueError, match=f"^tolerance is {re.escape(repr(wrong))}; give a share"
+            ValueError, match=f"^tolerance is {re.escape(repr(wrong))}; give a finite number"
         ):
             pv.compare(rnn, x, [6, 1], tolerance=wrong)
 

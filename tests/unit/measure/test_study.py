@@ -91,14 +91,14 @@ def test_results_that_differ_are_not_timed():
     assert set(timing.seconds) == {"right", "same"}
     assert timing.missing == {
         "hungry": "out of memory",
-        "wrong": "its results differ from those of 'right' by 0.01",
-        "nothing": "its results differ from those of 'right' by inf",
+        "wrong": "its results differ from those of 'right' by 0.01 of the largest value",
+        "nothing": "its results differ from those of 'right' by inf of the largest value",
         "failing": "RuntimeError: cuDNN is not in the mood",
     }
     assert timing.provenance["difference"] == {"same": 0.0}
     assert (
-        "✗ size 1, training, wrong: its results differ from those of 'right' by 0.01."
-        in results.to_text()
+        "✗ size 1, training, wrong: its results differ from those of 'right' by 0.01 of the "
+        "largest value." in results.to_text()
     )
     with pytest.raises(ValueError, match="'wrong' was left out"):
         results.ratio(Point(1), "wrong", "right")
@@ -261,11 +261,11 @@ def test_a_file_from_other_conditions_is_refused(tmp_path, change, difference):
         ("[1]\n", "is not a result file, or is damaged"),
         (
             '{"packviz": "toy", "version": 1, "provenance": {}}\n',
-            "contains 'toy', version 1, not 'toy', version 2",
+            "contains results of 'toy', version 1, not of 'toy', version 2",
         ),
         (
             '{"packviz": "other", "version": 2, "provenance": {}}\n',
-            "contains 'other', version 2, not 'toy', version 2",
+            "contains results of 'other', version 2, not of 'toy', version 2",
         ),
         (
             '{"packviz": "toy", "version": 2, "provenance": {}}\n{"length": 3}\n',

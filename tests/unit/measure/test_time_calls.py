@@ -197,7 +197,7 @@ def test_dropout_masks_are_the_same_and_the_random_state_stays():
             ValueError,
             "budget is 0; give a finite number of seconds greater than 0",
         ),
-        ({"a": dict}, {"tolerance": -1}, ValueError, "tolerance is -1; give a share"),
+        ({"a": dict}, {"tolerance": -1}, ValueError, "tolerance is -1; give a finite number"),
         ({"a": dict}, {"device": "tpu"}, ValueError, "device is 'tpu'; choose cpu, cuda"),
         (
             {"a": object},
