@@ -3,7 +3,8 @@
 #
 # **In which order does a `PackedSequence` hold its data, and what is `batch_sizes`?**
 #
-# "`batch_sizes` is broken, it does not equal my lengths." People have reported this bug to PyTorch more than once. And
+# "`batch_sizes` is broken, it does not equal my lengths." People have reported this bug to PyTorch [more
+# than](https://github.com/pytorch/pytorch/issues/1203) [once](https://github.com/pytorch/pytorch/issues/36448). And
 # indeed: pack our four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`. You get `[4, 4, 3, 2, 1]`, which is
 # five numbers for four sequences. But nothing is broken. What do the five numbers count?
 #
@@ -76,9 +77,9 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# The first number counts all sequences, and the numbers fall whenever sequences end. Even the lengths can be read off.
-# The first sequence is in all three steps, so its length is 3. The second is only in the step that has room for two, so
-# its length is 1.
+# The first number counts all sequences, and the numbers fall whenever sequences end. Even the lengths can be read
+# off, longest first. The first sequence is in all three steps, so its length is 3. The second is only in the step
+# that has room for two, so its length is 1.
 #
 # But who would store a batch this way? One sequence after another would look like a list. This looks like a riddle.
 
@@ -96,13 +97,13 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # %% [markdown]
 # ## Who would want this order?
 #
-# The RNN. Each state depends on the one before, so an RNN computes step t of all sequences at once, and only then step
-# t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
-# sequences that have ended are not in it.
+# The RNN. Each state depends on the one before, so its steps have to wait for each other. The sequences need not. So an
+# RNN computes step t of all sequences at once, and needs the inputs of a step together, as the rows of one matrix. In
+# packed order, this matrix is a slice, and sequences that have ended are not in it.
 #
 # That is all we need to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, which
-# computes this at each step: `h = tanh(W @ word + U @ h + biases)`. In the code, words are rows, so each matrix is on
-# the right, transposed.
+# computes this at each step: `h = tanh(W @ x + U @ h + biases)`. W is `weight_ih_l0`, and U is `weight_hh_l0`. In the
+# code, each sequence is a row, so the matrices stand on the right, transposed.
 
 # %%
 torch.manual_seed(0)
@@ -133,7 +134,7 @@ pv.show([3, 5, 2, 4], flat=True)
 
 # %% [markdown]
 # Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row, they are neighbours. In the bottom row, they lie
-# scattered, and an RNN would have to collect them again, before every single step. (Varlen attention, which [notebook
+# scattered, and an RNN would have to collect them for each step. (Varlen attention, which [notebook
 # 14](14_beyond_rnns.ipynb) explains, reads the bottom row.)
 #
 # One thing should worry you, though. The batch has been sorted, and nobody asked you whether you mind.
@@ -194,8 +195,8 @@ for row, n in enumerate(lengths):
 # Row 2 is c, so our case stays settled. torch has used its notes to put `h_n` back into your order. It does the same
 # with the padded output, and sorts the initial state if you pass one. You will rarely touch these notes yourself.
 #
-# (What if two sequences are equally long? torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
-# batches of up to 16. `pv.show(lengths)` always keeps it. To see torch's own order, call `pv.show(packed)`.)
+# (torch does not promise to keep the order of equally long sequences. On a CPU, torch 2.13 keeps it in batches of up to
+# 16. `pv.show(lengths)` always keeps it, and `pv.show(packed)` shows torch's own order.)
 #
 # So your order is safe, as long as torch has its notes.
 
@@ -238,7 +239,7 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
 # that your batch was sorted all along. To change the data of a packed sequence, use `packed._replace(data=…)`, which
 # keeps the notes.
 #
-# That was our own mistake. But what gets lost if we do everything by the book?
+# That was our own mistake. But what gets lost if we only call `pad_packed_sequence`?
 
 # %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
@@ -249,18 +250,16 @@ assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 # %% [markdown]
 # ## Do you get back what you packed?
 #
-# By the book means `pad_packed_sequence`, which returns two tensors: the padded batch *and* the lengths. We pack the
-# token ids of "Hello, sailor" and "Example", and tags whose padding is −100, which `cross_entropy` ignores by default.
-# Both tensors are one step wider than they need to be. Then we pad again.
+# It returns two tensors: the padded batch *and* the lengths. We pack the token ids of "Hello, sailor" and "Example",
+# and tags whose padding is −100, which `cross_entropy` ignores by default. Both tensors are one step wider than they
+# need to be. Then we pad again.
 
 # %%
 tokens = torch.tensor([[101, 7592, 1010, 11803, 102, 0], [101, 2742, 102, 0, 0, 0]])
 tags = torch.tensor([[0, 1, 2, 1, 0, -100], [0, 1, 0, -100, -100, -100]])
 packed = pack_padded_sequence(tokens, [5, 3], batch_first=True)
 packed_tags = pack_padded_sequence(tags, [5, 3], batch_first=True)
-print("data:       ", packed.data.tolist())
-print("batch_sizes:", packed.batch_sizes.tolist())
-print("tokens:     ", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple(tokens.shape))
+print("tokens:", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple(tokens.shape))
 print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist())
 
 # %% [markdown]
@@ -272,7 +271,7 @@ print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1]
 # - The padding's *value* is forgotten. Tags of −100 come back as 0, and 0 is a class like any other. A loss that
 #   ignores −100 now reads the padding, unless you pass `padding_value=-100`.
 #
-# Three arguments bring everything back:
+# Three arguments bring back the tensor that we packed:
 
 # %%
 kept, lengths = pad_packed_sequence(packed_tags, batch_first=True, total_length=6, padding_value=-100)
@@ -308,12 +307,6 @@ assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3,
 #
 # </details>
 #
-# ## What people get wrong
-#
-# - **"Sequences must be sorted."** That is true only if `enforce_sorted` is True, which is torch's default.
-# - **"`batch_sizes` are my lengths."** By now you know what to answer.
-
-# %% [markdown]
 # ## Exercise
 #
 # Write `batch_sizes` yourself: turn a list of lengths into the number of sequences at each time step. For example,

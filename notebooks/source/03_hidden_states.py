@@ -66,9 +66,9 @@ panel
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So the classifier is wrong. What it says about c depends on b. The *right* state is the one that c has when it is read
-# alone, and packing gives exactly that. But we watched one number of one tensor, and her tagger reads another tensor. Is
-# that wrong, too?
+# So the classifier is wrong. What it says about c depends on b. The *right* state is the one that c has when it is
+# read alone, and packing gives exactly that. But we watched one number of one tensor, and her tagger reads another
+# tensor. Is that wrong, too?
 #
 # ## Which results are wrong?
 #
@@ -97,9 +97,10 @@ comparison
 # as large as anything in the right state. So of c's seven vectors, two survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
-# where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
-# from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
-# yet. Stack a second layer on it, and nothing changes: up to a real step, that layer has read only clean outputs.
+# where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,
+# expect it to be wrong.) This LSTM reads from the first step to the last, and each row has its padding at the end. So
+# at a real step, it has read no padding yet. Stack a second layer on it, and nothing changes: up to a real step, that
+# layer has read only clean outputs.
 #
 # "So it makes no difference what the padding holds?" she asks. "Not even if it were NaN?"
 
@@ -148,11 +149,11 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # Not one. The loss looks healthy, every output in it is right, and after one optimiser step every weight of this LSTM
 # is NaN.
 #
-# Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at the
-# batch's last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
-# has read and computed, and zero times NaN is NaN. From there, the NaN goes back through every earlier step, and no
-# weight or bias is spared. With finite padding, zero times anything is zero, and the gradients are right. Only NaN
-# and infinity are stronger than a zero.
+# Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at
+# the batch's last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by
+# what the step has read and computed, and zero times NaN is NaN. From there, the NaN goes back through every earlier
+# step, and no weight or bias is spared. With finite padding, zero times anything is zero, and the gradients are
+# right. Only NaN and infinity are stronger than a zero.
 #
 # A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So
 # fill the padding of the *input* with zeros, before the first layer. Or pack, before any layer reads the NaN.
@@ -205,10 +206,10 @@ comparison
 # These outputs look like any others, and they become her tags.
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
-# the other end, so it meets the padding **first**, and carries its state from there into the real steps. (It ends at
-# step 0. So its final state is its output there, and as wrong.)
+# the other end, so it meets the padding **first**, and carries its state from there into the real steps.
 #
-# She picks the phone up again. Only one half of each output is right, and her linear layer reads both halves.
+# She picks the phone up again. In every row with padding, only one half of an output is right, and her linear layer
+# reads both.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
@@ -240,7 +241,7 @@ truth_table("LSTM", RESULTS)
 # One bad half is enough.
 #
 # Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
-# layers there are. So the answer that she trusted is right about RNNs with one direction, and only about their outputs.
+# layers there are. So the sentence from the web is right for RNNs with one direction, and only for their outputs.
 #
 # Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong
 # in all four columns if the batch is padded. So the classifier must pack, too. Must it?
@@ -274,8 +275,8 @@ assert not bare[2, "padded"]["outputs, reverse"]
 #
 # Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
 # (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
-# classifier runs padded, and has one direction. Which place holds its final state? (Look at the first column only,
-# and there at *padded*.)
+# classifier runs padded, and has one direction. Which place holds its final state? (For her, only the first
+# column and *padded* count. Here, ✓ means that the state in this place is a sequence's final state.)
 
 # %%
 truth_table("LSTM", PLACES)

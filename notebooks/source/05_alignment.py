@@ -52,14 +52,13 @@ pv.show(packed, part="packed")
 # Compare the picture with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row d has lost its last token, and row a its last two.
 # Of c, nothing is left but padding.
 #
-# Packing takes the *first* steps of each row, as many as the length says, and here they begin with padding. So of n
-# tokens in T columns, only 2n − T are left, and none at all if the text fills at most half of the row.
+# Packing takes the *first* steps of each row, as many as the length says, and here they begin with padding. A row of n
+# tokens in T columns begins with T − n cells of padding. Packing takes n cells, so 2n − T tokens are left, and none at
+# all if the text fills at most half of the row.
 #
 # Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is
 # a real step in every row. But now the LSTM reads the padding *first*, and begins each shorter text with a state that
-# the padding has left behind. In a, c and d, every output of the forward direction is wrong. (That is true of an LSTM
-# with biases, the default in torch. A reverse direction meets the data first. With one layer, its outputs at real
-# steps are right.)
+# the padding has left behind. In a, c and d, every output of the forward direction is wrong.
 #
 # So we move the padding. `pv.align` moves it to the side that you name in `padding_side`, and relies on the lengths.
 # The result can be packed:
@@ -107,11 +106,9 @@ for row, n in enumerate(lengths):
 # *now*. So `align` assumes that it is on the side opposite `padding_side`. After the first call, that is no longer
 # true.
 #
-# On the CPU, `align` looks at the values first. Here it sees that one value fills the right side, but not the left.
-# So it moves nothing, and warns you. On a GPU it does not look, because the CPU would have to wait. There, a second
-# call takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side
-# in `source_side`. Or, instead of lengths, pass a mask, such as a tokenizer's `attention_mask`. A mask shows the
-# side.
+# On the CPU, `align` notices that, moves nothing, and warns you. On a GPU it does not look, because the CPU would
+# have to wait. There, a second call turns row a, 3 1 4 0 0, into 4 0 0 0 0, and row c into zeros. So name the side in
+# `source_side`. Or, instead of lengths, pass a mask, such as a tokenizer's `attention_mask`. A mask shows the side.
 #
 # All this needs lengths or a mask. Often, neither has been kept.
 #
@@ -150,8 +147,8 @@ for zeros in ("none", "at the start", "at the end"):
 
 # %% [markdown]
 # When the padding goes to the right, the guess fails for sequences that begin with a zero. When it goes to the left,
-# the guess fails for those that end with a zero. All others come out right, so you may not notice for a long time.
-# The numbers alone do not show which zeros are data. Keep the lengths, or a mask.
+# the guess fails for those that end with a zero. All others come out right if the padding is zeros, so you may not
+# notice for a long time. The numbers alone do not show which zeros are data. Keep the lengths, or a mask.
 #
 # With lengths, every cell is in its place. That was one batch. A model that translates has two, the sources and the
 # targets, and a state passes from one to the other. No length says whose state it is.
@@ -187,8 +184,9 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# For pairs b and c, the results differ, and not by rounding. Which of the two versions is wrong? Follow the ribbons.
-# Each one leads from a source's state to the target that starts from it:
+# For pairs b and c, the results differ, and not by rounding. Which of the two versions is wrong? Follow the ribbons,
+# from each source's state to the target that starts from it: first as sorted by hand, then in the decoder's order, as
+# `enforce_sorted=False` has it.
 
 # %% jupyter={"source_hidden": true}
 states = [(f"h {'abcd'[i]}", i) for i in by_source]
@@ -204,10 +202,16 @@ pv.draw.Ribbons("Sorted by hand, two targets start from another pair's state", s
 #
 # If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
 # [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row
-# of the encoder's state for row k of the decoder's batch. (A bidirectional encoder returns two states, one per
-# direction. A decoder with one direction needs one, so add the two, or join them through a linear layer.)
+# of the encoder's state for row k of the decoder's batch.
 #
-# Better: do not sort, and use `enforce_sorted=False`. Then what is left to go wrong? Mostly what people believe.
+# <details><summary>And if the encoder is bidirectional, and the decoder is not?</summary>
+#
+# Such an encoder returns two states, one per direction. The decoder needs one. So add the two, or join them through a
+# linear layer.
+#
+# </details>
+#
+# Better: do not sort, and use `enforce_sorted=False`. Then every state goes where it belongs.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
@@ -221,13 +225,6 @@ _, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:,
 assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 
 # %% [markdown]
-# ## What people get wrong
-#
-# - **"The padding is wherever there are zeros."** Zeros can be data. Use the lengths or a mask from your data loader.
-# - **"Left-aligned means padded on the left."** Some people call a batch *left-aligned* if its data is on the left and
-#   its padding on the right. We always say where the padding is.
-# - **"Aligning twice does no harm."** With lengths alone, it can destroy data.
-#
 # ## Exercise
 #
 # Move the padding to the right yourself, in plain torch. `x`, of shape `(B, T)`, is padded on the left, and its
@@ -252,9 +249,9 @@ checks.right_padded(my_right_padded)
 # say, without guessing, where the padding is and whose state is in which row.
 #
 # And the short texts from the opening? The new tokenizer pads on the left, as is usual for text generation. Packing
-# then cuts most from the shortest: the longest text of each batch arrives whole, and a text that fills at most half
-# of the width arrives as nothing but padding. The ids were right, the lengths were right, and nobody asked where the
-# ids *were*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
+# then cuts the larger share, the shorter the text: the longest of each batch arrives whole, and a text that fills at
+# most half of the width arrives as nothing but padding. The ids were right, the lengths were right, and nobody asked
+# where the ids *were*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
 #
 # Pad, pack, mask, align: all the parts are on the table. Each of them has failed us once, and each time the code ran to
 # its end. If you build a model from them, how will you know that it is right?
@@ -265,7 +262,7 @@ checks.right_padded(my_right_padded)
 # ## If you need more: past and future on one axis
 #
 # This is for forecasters. Models such as the *Temporal Fusion Transformer* put the past of a series and its future on
-# one time axis. Between the two, there must be no gap. So pad the past on the left and the future on the right:
+# one time axis. Between the two, there should be no gap. So pad the past on the left and the future on the right:
 
 # %%
 past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]

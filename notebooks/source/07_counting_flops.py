@@ -58,8 +58,7 @@ assert lstm_count.elementwise.packed == 32 * 21 * 7
 assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
 
 # %% [markdown]
-# So the first half of our opening sentence is right, and exactly right. In the forward pass, each cell costs the
-# same, so the share of FLOPs saved is the share of padding: 22 of 54.
+# In the forward pass, each cell costs the same. So the share of FLOPs saved is exactly the share of padding: 22 of 54.
 #
 # `pv.flops` has not run the LSTM, because lengths and sizes determine the count. Its name for matrix products is *GEMM*
 # (general matrix multiplication). The solid part of a bar is the work of the packed batch, and the hatched part is what
@@ -123,9 +122,9 @@ assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 
 # %% [markdown]
 # Change the RNN, and the share saved in the forward pass does not move at all: it is the share of padding. The
-# backward share moves a little, for a reason that comes with the backward pass.
+# backward share moves a little with the sizes, for a reason that comes with the backward pass.
 #
-# Change the lengths, and everything moves. With equal lengths, packing saves nothing. With one long sequence among
+# Change the lengths, and the savings move. With equal lengths, packing saves nothing. With one long sequence among
 # many short ones, it saves almost everything. The 512 sentences of notebook 01 come closer to the second case. Most
 # of them end early, so the later steps of the packed batch cost little. In the padded one, all steps cost the same:
 
@@ -186,7 +185,7 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 # For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and one
 # for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. Usually, it takes
 # fewer. An initial state of zeros needs no gradient, so a product is left out for each sequence. (Six products are a
-# larger share of 32 cells than of 54, and that is why the backward share moved.) Nor does `x` need a gradient, if
+# larger share of 32 cells than of 54, so packing saves a little more on the way back.) Nor does `x` need a gradient, if
 # nothing before the RNN is trained.
 
 # %%
@@ -208,12 +207,13 @@ for needed in (False, True):
 x.requires_grad = False
 
 # %% [markdown]
-# So we can count an RNN's whole training step, for any lengths. That was the first half of our opening sentence, and
-# it holds. Now for the other half.
+# So we can count an RNN's whole training step, for any lengths. With 40 % of padding, packing does save about 40 % of
+# the FLOPs. Now for the *so* that leads from there to the time.
 #
 # ## Does the clock agree?
 #
-# We take four batches of 256 sequences, padded to 256 steps. They have 2, 4, 16 and 256 distinct lengths.
+# A packed batch shrinks wherever a length ends. How often it does so makes no difference to the count. Perhaps it does
+# to the clock. So we take four batches of 256 sequences, padded to 256 steps, with 2, 4, 16 and 256 distinct lengths.
 
 # %%
 gru = torch.nn.GRU(32, 32)
@@ -224,7 +224,7 @@ for n in (2, 4, 16, 256):
 
 # %% [markdown]
 # Each batch has as many real cells as the others, so packing saves the same in each: half the FLOPs. That is our
-# experiment: four batches, and exactly the same work. On each, we timed a packed training step (pack, RNN, pad and
+# experiment: four batches, and exactly the same FLOPs. On each, we timed a packed training step (pack, RNN, pad and
 # the backward pass) and a padded one.
 
 # %%
@@ -233,9 +233,9 @@ ask("half the flops")
 # %% [markdown]
 # **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them.
 # We compute a ratio in each round, and show the median. Half of the ratios lie between the *quartiles*. A method is
-# *clearly* faster if the rounds leave little doubt. Otherwise, tables show *not clear* or *no clear difference*. A
-# caption's last line names the conditions, such as the machine, the number of threads, and the load from other
-# programs.
+# *clearly* faster if a 95 % interval of the ratio, drawn from the rounds, excludes 1. Otherwise, tables show *not
+# clear* or *no clear difference*. A caption's last line names the conditions, such as the machine, the number of
+# threads, and the load from other programs.
 
 # %%
 from packviz.studies import savings
@@ -251,11 +251,13 @@ assert all(0.45 < flops < 0.55 for rows in groups.values() for flops, _ in rows.
 for point in recorded.points:
     few, many = savings.name(2), savings.name(256)
     assert recorded.ratio(point, few, "padded").value > 1.5
-    assert recorded.ratio(point, many, few).value > 0.9
+    assert recorded.ratio(point, many, few).is_clear
+    assert recorded.ratio(point, many, few).value > 1.2
 
 # %% [markdown]
-# Half the work, and three to nine times the time. <!-- recorded --> Not faster by half. Not even as fast as without
-# packing. And look once more: the four rows of each RNN agree to the last FLOP. Their times do not.
+# Half the FLOPs, and three to nine times the time. <!-- recorded --> Not faster by half. Not even as fast as without
+# packing. And look once more: the four rows of each RNN agree to the last FLOP, and yet the last one takes much longer
+# than the first. <!-- recorded -->
 #
 # The count is not wrong. It leaves out how *fast* FLOPs run, and everything that is not a FLOP: copies, memory,
 # kernel calls. The products of a packed batch have fewer rows, so they usually run less efficiently. And on a CPU,
@@ -277,11 +279,10 @@ methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
 # Eight batches of 44, and all eight have a lot of padding. So it does happen: on one, packing takes little more than
-# half the time. <!-- recorded --> Now look at the other row of each batch. In training, nothing of the gain is left.
+# half the time. <!-- recorded --> Now look at the other row of each batch. In training, no clear gain is left. Not on
+# these eight, and not on any of the 44. <!-- recorded -->
 #
-# And on how many of the 44 was packing clearly faster in *training*? On none. <!-- recorded -->
-#
-# So on these eight, the backward pass spoils packing, with torch's own functions on this CPU. [Notebook
+# So training takes back what the forward pass gains, with torch's own functions on this CPU. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why, and [notebook 11](11_should_you_pack.ipynb) lets you test your own
 # lengths and model.
 
@@ -295,13 +296,6 @@ assert all(p.layout.n_padding > 0.3 * p.layout.n_cells for p in results.points i
 assert all(rows["training"][1].value > 1 > rows["forward"][1].value for rows in faster.values())
 clear = [results.ratio(point, "torch packed", "torch padded") for point in results.points]
 assert not any(ratio.is_clear and ratio.value < 1 for ratio in clear)
-
-# %% [markdown]
-# ## What people get wrong
-#
-# - **"40 % fewer FLOPs, so 40 % faster."** The first half is arithmetic, the second is a hope.
-# - **"The padded batch takes 54 multiplications, and the packed one 32."** A popular explanation multiplies rows of
-#   numbers by a single column of a matrix. An RNN multiplies the features of each time step by whole matrices.
 
 # %% [markdown]
 # ## Exercise

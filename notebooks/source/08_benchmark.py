@@ -65,8 +65,9 @@ print(forum.STUDY.without_gpu())
 pv.show(lengths.triangle(8, 5))
 
 # %% [markdown]
-# The benchmark uses 512 sequences, sorted by length. The longest has 32, 64, … or 512 steps. The model is the user's:
-# an embedding, an LSTM, a linear layer at every step, and the sum of its outputs over the real steps.
+# The benchmark uses 512 such sequences, but sorts them first, longest first. The longest has 32, 64, … or 512 steps.
+# The model is the user's: an embedding, an LSTM, a linear layer at every step, and the sum of its outputs over the
+# real steps.
 
 # %%
 model = network.Network()
@@ -85,8 +86,7 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Half of the cells. (In the small picture above, padding takes up only a third, because the countdowns are short, and
-# one is cut off.)
+# Half of the cells.
 #
 # The model returns the same logits for padded and packed batches, because its LSTM has one direction and only real
 # steps count. So packing changes nothing but the work. How does packing affect the time? Write down a number before
@@ -97,8 +97,7 @@ ask("the price of packing")
 
 # %% [markdown]
 # Both axes of the chart are logarithmic. On the line at 1, packed and padded take the same time. ([Notebook
-# 07](07_counting_flops.ipynb) explains how to read our timings. In tables, *no clear difference* marks a ratio that may
-# be 1.)
+# 07](07_counting_flops.ipynb) explains how to read our timings.)
 
 # %%
 machines = forum.recordings()  # every machine that was recorded
@@ -111,7 +110,8 @@ forum.ratios(cpu, ["padded", "packed"])
 #
 # Is the whole step slow? We timed the forward pass alone, too. There, a packed B takes between 0.5 and 1.3 times as
 # long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So the way back must be slow, as
-# the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in backward pass*.
+# the user had seen on a GPU: they called their question *Slow pack_padded_sequence/pad_packed_sequence in backward
+# pass*.
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
 # oneDNN's fused kernel. Perhaps your colleague's lengths were equal, and then a shrug is right. For a ragged batch,
@@ -139,20 +139,21 @@ assert not any(found.left_out for found in machines.values())
 ask("twice the length")
 
 # %% [markdown]
-# The chart shows the times themselves. Its thin lines show two kinds of growth. With slope 1, twice the length takes
+# The chart shows the times themselves, as medians. (We took the ratios above within each round, so they need not be
+# quotients of these.) Its thin lines show two kinds of growth. With slope 1, twice the length takes
 # twice the time. With slope 2, it takes four times the time.
 
 # %%
 forum.chart(machines, "time").chart()
 
 # %% [markdown]
-# On this CPU, padded training stays near slope 1. From end to end, packed training in B is steeper than slope 2. But it
-# does not climb evenly.
+# On this CPU, padded training stays near slope 1. From end to end, packed training in B is a little steeper than
+# slope 2. But it does not climb evenly.
 #
 # There is a cliff. Look at B between 224 and 256 steps. One seventh more time steps, and a packed training step takes
 # nearly three times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code,
-# not the pattern of the lengths. The cliff looks like a slip of the clock. It is not one. [Notebook
-# 09](09_why_training_is_slow.ipynb) finds out why packed training is slow, and the cliff has its own cause. (A hint
+# and hardly the pattern of the lengths. The cliff looks like a slip of the clock. It is not one. [Notebook
+# 09](09_why_training_is_slow.ipynb) explains the slope and the cliff, which have different causes. (A hint
 # is in the caption: the *allocator*, which hands out memory.)
 #
 # In B, packing has done nothing but lose in training so far.
@@ -204,15 +205,15 @@ ask("one curve after the other")
 # And your server, whose second number was a third smaller? It may have had no pause at all. The second run began
 # where the first had ended, in the same Python process, and found memory that the first one had left. Such memory can
 # make a packed step faster, as notebook 09 shows. So in our recordings, each method has a process of its own, and
-# inherits nothing. Both your numbers were right. They answered different questions.
+# inherits nothing. The processes take turns. And your two numbers? Both may be right. They answer different questions.
 #
 # Enough of our machine.
 #
 # ## And on your machine?
 #
 # Now run the benchmark here. With `quick = True`, it takes seconds; otherwise, many minutes on a CPU. Dashed lines
-# show the recorded results. (To be quick, this cell uses one process for all methods. `packviz bench` starts a
-# process for each.)
+# show the recorded results. (The quick batches have 64 sequences instead of 512, and all methods share one process, so
+# the lines need not agree. `packviz bench` starts a process for each.)
 
 # %% tags=["parameters"]
 device = "cpu"
