@@ -15,8 +15,8 @@
 #
 # ## Who wrote the other five?
 #
-# In these notebooks, we ask first and explain afterwards. A wrong guess costs nothing. Choose an answer, and press the
-# button.
+# In these notebooks, we ask first and explain afterwards. A wrong guess costs nothing. So before the answer, a hint in
+# the form of a question:
 
 # %%
 import packviz as pv
@@ -36,9 +36,9 @@ panel = BatchPanel([5, 3, 2])
 panel
 
 # %% [markdown]
-# So who wrote the other five words? Nobody. They are padding. (A *cell* is one time step of one row: `b2` is the cell
-# of row b at step 2, and we count steps from 0.) And when a grows by a word of its own, b and c gain one padding cell
-# each. The longest row decides for all the others.
+# So who wrote the other five words of our three sentences? Nobody. They are padding. (A *cell* is one time step of
+# one row: `b2` is the cell of row b at step 2, and we count steps from 0.) And when row a grows by one word, rows b
+# and c gain one padding cell each. The longest row decides for all the others.
 #
 # *Packing* is the way out: press *Pack it*. Only the *real* cells, those that hold a word, are left. They lie in a
 # tensor that PyTorch calls `data`, and beside it are a few numbers, `batch_sizes`. Notebook 02 explains both.
@@ -117,11 +117,11 @@ checks.half_padding(my_lengths)
 # %% [markdown]
 # ## If your model is slow
 #
-# If a model with an RNN trains too slowly, go through these steps in order:
+# (If packing is new to you, skip this list.) If a model with an RNN trains too slowly, go through these steps in order:
 #
 # 1. **Save the outputs, the loss and the gradients of one batch**, with dropout set to 0. If your model packs, they
-#    must stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which cuDNN's RNN refuses the
-#    backward pass.)
+#    must stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which the RNNs of cuDNN, on a
+#    GPU, refuse the backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your model
 #    has not packed so far, its results may change: the final states of its padded rows, for example, [were
 #    wrong](01_why_pack.ipynb#Who-changed-the-review?).

@@ -117,8 +117,9 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # an answer for each cell, for a tagger
 
 # %% [markdown]
-# And here are the ten lines, in plain PyTorch. Each comment begins with the shape of its line's result. Our classifier
-# needs only the first six, down to `h_n`, and then `linear(h_n[0])`. The last four make a tagger, which later pages need.
+# And here are the ten lines, in plain PyTorch. Each comment begins with the shape of its line's result. Our
+# classifier needs only the first six, down to `h_n`, and then `linear(h_n[0])`. The last four make a tagger, which
+# later pages need.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -138,18 +139,19 @@ for name, tensor in made.items():
     print(f"{name:12} {tuple(tensor.shape)}")
 
 # %% [markdown]
-# Follow the padding through all ten. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so
-# the LSTM reads 14 cells. Then `pad_packed_sequence` pads again, `linear` scores every cell, and the mask keeps the
-# padding out of the loss.
+# Follow the padding through all ten. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the
+# padding out, so the LSTM reads 14 cells. Then `pad_packed_sequence` pads again, `linear` scores every cell, and the
+# mask keeps the padding out of the loss.
 #
 # The LSTM returns two things that matter here. `packed_output` holds the state after every step, for a tagger. `h_n`
-# holds each sequence's *final state*, a summary of all that was read. A classifier needs nothing else: its scores are
-# `linear(h_n[0])`, one row for each review. (`c_n` can wait for notebook 03.)
+# holds each sequence's *final state*, a summary of all that was read, for each layer. Ours has one layer, so a
+# classifier needs only `h_n[0]`, and its scores are `linear(h_n[0])`, one row for each review. (`c_n` can wait for
+# notebook 03.)
 #
-# Now look again. A line of its own, an awkward argument, and all that to keep six cells from the LSTM? Let us try
-# without: we cross out the line that packs, and give `embedded` to the LSTM directly. (In a tagger, the line that pads
-# again goes, too.) Everything runs. Every shape is the same. But now the LSTM reads the padding, and c has three cells
-# of it.
+# Now look again. A line of its own, a list of lengths, an odd `enforce_sorted=False` (notebook 02 explains it), and
+# all that to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and give `embedded`
+# to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding, and c has three
+# cells of it.
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {

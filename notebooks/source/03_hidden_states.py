@@ -275,8 +275,8 @@ assert not bare[2, "padded"]["outputs, reverse"]
 #
 # Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
 # (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
-# classifier runs padded, and has one direction. Which place holds its final state? (For her, only the first
-# column and *padded* count. Here, ✓ means that the state in this place is a sequence's final state.)
+# classifier runs padded, and has one direction. Which place holds its final state? (Her LSTM has one layer, so
+# look at the first column, and there at *padded*.)
 
 # %%
 truth_table("LSTM", PLACES)
@@ -294,7 +294,8 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # %% [markdown]
 # One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n`
 # nor the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather,
-# because every state has read padding. For these, you pack.
+# because every state has read padding. (With two bidirectional layers, the forward half is spoilt, too.) For all
+# these, you pack.
 #
 # Even in a packed batch, take care where you look. Two places hold no final state. One is `output[:, -1]`, which is
 # padding for all but the longest sequences. The other is the reverse half at `len-1`, because there this direction

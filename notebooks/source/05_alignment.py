@@ -204,14 +204,14 @@ pv.draw.Ribbons("Sorted by hand, two targets start from another pair's state", s
 # [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row
 # of the encoder's state for row k of the decoder's batch.
 #
+# Better: do not sort, and use `enforce_sorted=False`. Then every state goes where it belongs.
+#
 # <details><summary>And if the encoder is bidirectional, and the decoder is not?</summary>
 #
 # Such an encoder returns two states, one per direction. The decoder needs one. So add the two, or join them through a
 # linear layer.
 #
 # </details>
-#
-# Better: do not sort, and use `enforce_sorted=False`. Then every state goes where it belongs.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own

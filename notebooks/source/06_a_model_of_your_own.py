@@ -83,14 +83,14 @@ ask("a token with the id of the padding")
 # gradient. All other words learn, and this one does not. So number your words from 1. (Without `padding_idx`, word 0
 # learns like any other, because the packed data contains no padding.)
 #
+# The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
+#
 # <details><summary>And is vector 0 zero?</summary>
 #
 # The constructor `nn.Embedding(…, padding_idx=0)` makes it so, once. `from_pretrained` keeps whatever you load as
 # vector 0, and an initialisation of your own overwrites the zeros.
 #
 # </details>
-#
-# The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
 
 # %% tags=["claims"]
 for batch, n in [(x, [5, 5, 5, 5]), (x, [3, 5, 2, 3]), (x, [5, 4, 3, 2]), (x.flip(1), [3, 5, 2, 4]), (x, [2.99, 5.0, 2.0, 4.0])]:

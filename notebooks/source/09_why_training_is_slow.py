@@ -112,12 +112,12 @@ if profile.count([5, 4], features=1).pad.formula is None:
     assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
-# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs 136.
-# That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
-# slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros (26
-# cells), puts the slice into it, and adds it, *whole*, to the gradient from the first row (26 more). And because pad
-# wrote the slice into the padded tensor, autograd first copies the padded tensor's gradient, *whole* (48), to take the
-# slice's part out. Only the rest, 36, are copies of the slice itself.
+# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs
+# 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not
+# the slice. It is the whole tensor that the slice was cut from. So autograd copies the *whole* padded gradient (48
+# cells), in order to take the slice's part out. Then it fills a *whole* packed tensor with zeros (26), puts the slice
+# into it, and adds the *whole* to the gradient from the first row (26 more). Only the other 36 are copies of the
+# slice itself.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -280,10 +280,11 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
 #
 # So 32.1 MiB are given back at every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
-# training step: 2.1 million page faults. There is the cliff. (The additions cause none, because they go into a tensor
-# that is already there. And the faults at 224 steps? If much memory is free, glibc returns some that it could keep.)
+# training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (The additions
+# cause none, because they go into a tensor that is already there. And the faults at 224 steps? If much memory is
+# free, glibc returns some that it could keep.)
 #
-# <details><summary>Why 2.65 million, and not 2.1? And two more questions about these tables</summary>
+# <details><summary>And the rest? And why 9.9 seconds, where the first chart has 7.9? And two more questions</summary>
 #
 # In this recording, the training step at T = 256 has half a million faults more than our sum, and we have not found
 # out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
@@ -353,9 +354,9 @@ if platform.libc_ver()[0] == "glibc":
     assert alone > 20 * both
 
 # %% [markdown]
-# In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
-# million become 3. Three! And two thirds of the time is gone. <!-- recorded --> Guilty, then. Here is the third cause,
-# and the only one that you can remove without touching your code.
+# The small batch is far below the cliff, and yet its 17,445 page faults become 2, and almost half of the time is
+# gone. In the large one, over eight million become 3. Three! And two thirds of the time is gone. <!-- recorded -->
+# Guilty, then. Here is the third cause, and the only one that you can remove without touching your code.
 #
 # The price is memory. Whatever your step needed at its peak, glibc keeps.
 #
@@ -384,7 +385,8 @@ if platform.libc_ver()[0] == "glibc":
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 kB). Watch the memory.
 # - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the loss, and pack the tags in
-#   the same way. Then pad is gone, the smaller culprit. (If your loss reads only `h_n`, its way back is not used at all.)
+#   the same way. Then pad is gone, the smaller culprit. (If your loss reads only `h_n`, pad's backward
+#   pass never runs.)
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a
@@ -449,7 +451,7 @@ checks.most_written(batches, my_batches)
 # ## You can now
 #
 # - name the three causes: a whole tensor for each distinct length (pad), a whole tensor for each step (the packed RNN
-#   on a CPU), and fresh pages for each of these tensors,
+#   on a CPU), and fresh pages for the tensors that glibc does not keep,
 # - say why bucketing cannot rescue the LSTM,
 # - remove the page faults with two variables, and say what that costs.
 #

@@ -180,7 +180,8 @@ assert panel.shown.wasted == 0
 
 # %% [markdown]
 # At these prices, 8 rectangles cost 61 % of the padded batch, and anything from 5 to 12 does about as well. But 54
-# rectangles cost more than 2. And all 101, without a single wasted cell, cost *more* than padding.
+# rectangles cost more than 2. And all 101, without a single wasted cell, cost *more* than padding. If
+# a call costs more, the lowest point moves to the left: fewer and larger rectangles.
 #
 # It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
 # runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved much
@@ -225,8 +226,8 @@ for weight in (10, 100):
 # 0.2.
 #
 # And 100? Not a small number: zero. On paper, that cannot be. In float32, it can. From x = 17 on, 1 + e⁻ˣ is rounded
-# to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ overflows to ∞, so i is *exactly* 0. And ±100 is past both. We
-# have all cursed rounding. Here, for once, it works for us.
+# to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ overflows to ∞, so i is *exactly* 0. And ±100 is past both, with
+# room for what else a gate receives. We have all cursed rounding. Here, for once, it works for us.
 #
 # <details><summary>Which weight does packviz take?</summary>
 #
@@ -325,8 +326,9 @@ forum.ratios(full)
 # In A, there is nothing to gain, and little is lost.
 #
 # In B, look first at the drop-in, which has all our work on pad. At 512 steps, it takes 35 times as long as the
-# padded step. Torch's packed step takes 37 times as long. <!-- recorded --> So much work, and hardly a difference!
-# We began with the easier culprit, and it was the smaller one, too.
+# padded step. Torch's packed step takes 37 times as long. <!-- recorded --> So much work, and hardly a difference! In
+# so long a batch, most of the time goes into the RNN's own slices, and these are still there. We began with the easier
+# culprit, and it was the smaller one, too.
 #
 # Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
 # steps on, it takes between 41 % and 66 % of the padded time, around what FLOPs promised on page 07: half the work,
@@ -364,10 +366,10 @@ methods.verdicts(untuned)
 # %% [markdown]
 # Against packing, it was not luck. Torch's packed step is nearly always beaten, and never once clearly faster.
 #
-# Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it wins *three* times out of
-# fifteen, and once, it clearly loses. <!-- recorded --> Where has our factor of two gone? Padded, setup B at 512 steps
-# has 262,144 cells. These batches have at most 9,600. <!-- recorded --> In so few cells, there is little to save, and
-# sorting, cutting and freezing take time of their own.
+# Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
+# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has
+# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600. <!--
+# recorded --> In so few cells, there is little to save, and sorting, cutting and freezing take time of their own.
 #
 # So `pv.run` is always as right as packing. It is not always faster than padding. Where it is not, you would switch for
 # the right final states, and not for speed.

@@ -40,8 +40,8 @@
 # another number of **sequences**, B?
 #
 # Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
-# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`: in that layout, the
-# mistake is loud.
+# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`. (Batch first,
+# the file has the same fault, but ONNX Runtime only warns.)
 
 # %%
 import logging
@@ -138,8 +138,7 @@ except torch._dynamo.exc.UserError as error:
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
-# `nn.GRU` and `nn.RNN` are no better. For a batch-first tagger, torch 2.13 writes the same wrong 5 into the file, but
-# ONNX Runtime only warns, and computes all nine steps. And if you export an `nn.LSTM` twice in one process, the
+# `nn.GRU` and `nn.RNN` are no better. If you export an `nn.LSTM` twice in one process, the
 # second file declares a 5 even for x, whatever you asked for. We wrote a [report](../docs/upstream.md). </details>
 #
 # In our table, though, *trace* has nothing but ticks.
@@ -241,8 +240,9 @@ for tool, answers in thrifty.answers.items():
 # ## Which tools accept packing?
 #
 # Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, a graph that
-# forgets the lengths gives itself away: packing leaves zeros at the padding, and a graph that reads on puts something
-# else there. `check_static` compares those cells, too. The five tools again get the example of equal lengths.
+# forgets the lengths gives itself away: packing leaves zeros at the padding, so all these cells get the same scores,
+# and a graph that reads on gives them others. `check_static` compares those cells, too. The five tools again get the
+# example of equal lengths.
 
 
 # %%
@@ -258,13 +258,15 @@ packing = pv.check_static(PackedTagger(), equal, tools)
 packing
 
 # %% [markdown]
-# Two marks have changed: with other lengths, *trace* and *onnx_legacy* are now right. So pack, and trace? Today, that
-# works. But `torch.jit.trace` is deprecated, and when a trace is wrong, the only sign is one warning among many. Even
-# here, take care: leave out `total_length`, and *onnx_legacy* returns outputs of another size than the model's,
-# without an error.
+# Compare this with the classifier's table. Two marks differ: with other lengths, *trace* and *onnx_legacy* are right.
+# So pack, and trace? Today, that works. But `torch.jit.trace` is deprecated, and when a trace is wrong, the only sign
+# is one warning among many. Even here, take care: leave out `total_length`, and *onnx_legacy* returns outputs of
+# another size than the model's, without an error.
 #
 # The three newer tools refuse the very lines that this course is about. To pack, torch has to know the values of the
 # lengths, because they decide how large its tensors are. These tools know sizes, and no values. So you get no graph.
+#
+# What if these tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
 #
 # <details><summary>And if you need no file?</summary>
 #
@@ -286,8 +288,6 @@ packing
 # ```
 #
 # </details>
-#
-# What if these tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
 
 # %% tags=["claims"]
 for tool, answers in packing.answers.items():
@@ -351,7 +351,7 @@ free = pv.check_static(model, equal, ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. Three of the ten lines have become one, with no size fixed and no gap in the graph.
+# Six questions, six ticks. Three of the ten lines have become one, with no size fixed and nothing left to Python.
 #
 # <details><summary>Is it fast, too?</summary>
 #

@@ -185,6 +185,8 @@ assert torch.equal(*causal)
 # Read the first two lines again. The same argument, `attn_mask`, has opposite meanings in two functions of one library.
 # (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
+# That was padding. Our one long row has none, and yet its last document knew.
+#
 # <details><summary>And if all keys of a query are masked?</summary>
 #
 # In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
@@ -193,8 +195,6 @@ assert torch.equal(*causal)
 # `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
 # </details>
-#
-# That was padding. Our one long row has none, and yet its last document knew.
 #
 # ## Who reads whom in one row?
 #

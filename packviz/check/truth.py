@@ -43,7 +43,7 @@ class Answer:
 
 
 QUESTIONS = {
-    "outputs, forward": "the forward half of the outputs at real steps, or all of them",
+    "outputs, forward": "the outputs at real steps; of two directions, the forward half",
     "outputs, reverse": "the reverse half of the outputs at real steps",
     "h_n": "the final hidden states of every layer and direction",
     "c_n": "the final cell states of every layer and direction",
@@ -97,6 +97,10 @@ class TruthTable(Tabled):
             rows.append([question, *pairs])
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
+        if not {*self.questions} - {*PLACES}:
+            title = (
+                f"{self.cell}: which places hold the right final state (✓), and which do not (✗)?"
+            )
         return Table(rows, head, title, folded=folded, form="<  ^")
 
     def to_html(self) -> str:
