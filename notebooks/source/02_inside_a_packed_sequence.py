@@ -137,7 +137,7 @@ pv.show([3, 5, 2, 4], flat=True)
 # scattered, and an RNN would have to collect them for each step. (Varlen attention, which [notebook
 # 14](14_beyond_rnns.ipynb) explains, reads the bottom row.)
 #
-# One thing should worry you, though. The batch has been sorted, and nobody asked you whether you mind.
+# One thing should worry you, though. The batch has been sorted, and nobody asked you whether you minded.
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
@@ -225,8 +225,8 @@ for row, sequence in enumerate(sequences):
 
 # %% [markdown]
 # Notes are easily lost. `data` and `batch_sizes` look complete, so it is tempting to build a `PackedSequence` from
-# these two. We do it with the pair from the top of this page, and put b, which has two steps, before a, which has
-# three:
+# these two. We do it with the two small sequences from the top of this page, and put b, which has two steps, before
+# a, which has three:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)

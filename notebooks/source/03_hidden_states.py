@@ -146,8 +146,8 @@ gradients = torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
 print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} of {len(gradients)}")
 
 # %% [markdown]
-# Not one. The loss looks healthy, every output in it is right, and after one optimiser step every weight of this LSTM
-# is NaN.
+# Not one. The loss looks healthy, every output that enters it is right, and after one optimiser step every weight of
+# this LSTM is NaN.
 #
 # Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at
 # the batch's last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by
@@ -301,7 +301,8 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # padding for all but the longest sequences. The other is the reverse half at `len-1`, because there this direction
 # has read only one step. It ends at step 0: in a packed batch, `output[:, 0]` holds its final state.
 #
-# So she makes the call after all. Both models were wrong, for two reasons, and with two cures. The tagger will pack,
+# So she makes the call after all. Both models were wrong, each for a reason of its own, and each
+# gets a cure of its own. The tagger will pack,
 # and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>

@@ -238,10 +238,9 @@ with torch.no_grad():
 assert 0.6 < sum(hardly) / len(hardly) < 0.7
 
 # %% [markdown]
-# It learns! Both losses end near zero, and in the batches that they have trained on, both models are nearly always
-# right. On new data, `cat` is right
-# about nine times in ten, and `view` tosses a coin. Fed with the states of strangers, it has memorised who sits next
-# to whom. That looks like overfitting, and no dropout cures it.
+# It learns! Both losses end near zero, and in the batches that they have trained on, both models are right. On new
+# data, `cat` is right about nine times in ten, and `view` tosses a coin. Fed with the states of strangers, it has
+# memorised who sits next to whom. That looks like overfitting, and no dropout cures it.
 #
 # The model could memorise the neighbours because each sequence had the same ones in every epoch. With `shuffle=True`,
 # the same mistake looks like a model that is too small: its loss hardly falls at all.
@@ -275,9 +274,9 @@ assert torch.allclose(together, alone, atol=1e-4)
 #
 # ## What if every word has a label?
 #
-# A tagger needs our last four lines. Its loss should read every real cell and no padding. There are three common ways
-# to do it, and a fourth, which is one too many. The folded cell builds a small tagger. In the padding, its targets
-# are −100, which torch's `cross_entropy` ignores by default.
+# A tagger needs our last four lines. Its loss should compare each word with its own tag, and read no padding. There
+# are three common ways to do it, and a fourth, which is one too many. The folded cell builds a small tagger. In the
+# padding, its targets are −100, which torch's `cross_entropy` ignores by default.
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(1)
@@ -313,9 +312,9 @@ by_cell = pack_padded_sequence(torch.arange(20).view(4, 5), lengths, batch_first
 assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14, 13)
 
 # %% [markdown]
-# Anything from 32 % to 99 %, for one and the same tagger. A third of the cells are words, and 97 % of a third is 32 %.
-# The padding adds anything from 0 to 67 %. It depends on what the model says there, where nobody listens. (Labels of
-# −100, like ours, always count as wrong: 32 %.) The right number is `(head(output).argmax(2) ==
+# 32 % or 99 %, for one and the same tagger! A third of the cells are words, and 97 % of a third is 32 %. In the
+# padding, `pad_packed_sequence` leaves zeros. So the linear layer says the same in every cell there: all wrong, or
+# all right. (Labels of −100, like ours, always count as wrong.) The right number is `(head(output).argmax(2) ==
 # tags)[mask].float().mean()`.
 #
 # A wrong summary, a wrong order, a wrong count: torch objects to none of them. Other mistakes sit in the batch,
@@ -387,7 +386,7 @@ checks.collate(my_collate)
 #
 # ## If you need more
 #
-# The rest is for reference. Each part stands alone, and the longer ones are folded, with their code below them.
+# The rest is for reference. The longer parts are folded, with their code below them.
 #
 # **One mask for pooling and attention.** `mask[..., None]` has the shape `(B, T, 1)`. With it, you can take the mean or
 # the maximum of a sequence's outputs, or weight them:
@@ -432,8 +431,8 @@ for filled in (False, True):
 #
 # <details><summary><b>A step function of your own</b></summary>
 #
-# `nn.LSTM` has no recurrent dropout, for example. The `scan` below runs any step function in the loop of notebook 02.
-# Here, a mask drops the same units of a sequence's state at every step.
+# `nn.LSTM` has no recurrent dropout, for example. The `scan` below runs a step function in the loop of notebook 02.
+# (The step returns a tuple of states.) Here, a mask drops the same units of a sequence's state at every step.
 #
 # </details>
 

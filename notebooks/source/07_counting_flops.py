@@ -182,11 +182,11 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 #
 # ## What does the way back cost?
 #
-# For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and one
-# for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. Usually, it takes
-# fewer. An initial state of zeros needs no gradient, so a product is left out for each sequence. (Six products are a
-# larger share of 32 cells than of 54, so packing saves a little more on the way back.) Nor does `x` need a gradient, if
-# nothing before the RNN is trained.
+# For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and
+# one for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. Usually, it
+# takes fewer. An initial state of zeros needs no gradient, so a product is left out for each sequence. (Six products
+# are a larger share of 32 cells than of 54, so packing saves a little more on the way back.) `x` does not need a
+# gradient either, if nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):
@@ -212,8 +212,9 @@ x.requires_grad = False
 #
 # ## Does the clock agree?
 #
-# A packed batch shrinks wherever a length ends. How often it does so makes no difference to the count. Perhaps it does
-# to the clock. So we take four batches of 256 sequences, padded to 256 steps, with 2, 4, 16 and 256 distinct lengths.
+# A packed batch shrinks wherever a sequence ends. How often it does so makes no difference to the count. Perhaps it
+# does to the clock. So we take four batches of 256 sequences, padded to 256 steps, with 2, 4, 16 and 256 distinct
+# lengths.
 
 # %%
 gru = torch.nn.GRU(32, 32)

@@ -108,7 +108,8 @@ forum.ratios(cpu, ["padded", "packed"])
 # Look at B, at the right end. Half the work takes over thirty times as long: about a second for a padded step, and
 # over half a minute for a packed one. <!-- recorded --> Had you written down a smaller number? So had we.
 #
-# Is the whole step slow? We timed the forward pass alone, too. There, a packed B takes between 0.5 and 1.3 times as
+# Is the whole step slow? We timed the forward pass alone, too, without recording it for
+# autograd. There, a packed B takes between 0.5 and 1.3 times as
 # long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So the way back must be slow, as
 # the user had seen on a GPU: they called their question *Slow pack_padded_sequence/pad_packed_sequence in backward
 # pass*.
@@ -140,7 +141,7 @@ ask("twice the length")
 
 # %% [markdown]
 # The chart shows the times themselves, as medians. (We took the ratios above within each round, so they need not be
-# quotients of these.) Its thin lines show two kinds of growth. With slope 1, twice the length takes
+# quotients of these.) The chart's thin lines show two kinds of growth. With slope 1, twice the length takes
 # twice the time. With slope 2, it takes four times the time.
 
 # %%

@@ -275,9 +275,9 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 #
 # Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step:
 # four gates of 32 numbers for every real cell. When that tensor is freed, glibc either keeps the memory for the next
-# one, or gives it back to the system. It gives back only large blocks. What is large? At first, over 128 kB. Then glibc
-# *learns*: when a larger block is freed, it raises its limit to the size of that block, but never above 32 MiB. At 224
-# steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
+# one, or gives it back to the system. It gives back only large blocks. What is large? At first, over 128 KiB. Then
+# glibc *learns*: when a larger block is freed, it raises its limit to the size of that block, but never above 32 MiB.
+# At 224 steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
 #
 # So 32.1 MiB are given back at every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
 # training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (The additions
@@ -363,7 +363,7 @@ if platform.libc_ver()[0] == "glibc":
 # <details><summary>Why two variables? And what of other allocators?</summary>
 #
 # Set **both**. The first keeps blocks from going straight back to the system, and the second keeps glibc from returning
-# memory when much of it is free. The second alone is a trap: glibc stops learning, and *every* tensor over 128 kB gets
+# memory when much of it is free. The second alone is a trap: glibc stops learning, and *every* tensor over 128 KiB gets
 # fresh pages, each time.
 #
 # torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It asks for pages of 2 MB
@@ -371,7 +371,7 @@ if platform.libc_ver()[0] == "glibc":
 # much larger than that. In our recording, it brings the large packed step down from 32 to 15 seconds, but the padded
 # one up from 0.8 to 1.8. <!-- recorded --> Measure yours.
 #
-# glibc usually keeps tensors under about 128 kB anyway, so very small batches gain nothing. macOS and Windows have
+# glibc usually keeps tensors under about 128 KiB anyway, so very small batches gain nothing. macOS and Windows have
 # other allocators, and other costs.
 #
 # </details>
@@ -383,9 +383,9 @@ if platform.libc_ver()[0] == "glibc":
 #
 # From the least effort to the most:
 #
-# - **Set the two variables**, unless all of your tensors are small (under 128 kB). Watch the memory.
+# - **Set the two variables**, unless all of your tensors are small (under 128 KiB). Watch the memory.
 # - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the loss, and pack the tags in
-#   the same way. Then pad is gone, the smaller culprit. (If your loss reads only `h_n`, pad's backward
+#   the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`, pad's backward
 #   pass never runs.)
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.

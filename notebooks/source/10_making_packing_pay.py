@@ -253,7 +253,7 @@ for weight in (10, 100):
 # ```
 #
 # It takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns what
-# pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) On a CPU, it usually takes
+# pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) On a CPU, it usually chooses
 # `method="split"` for a GRU or a plain RNN, and the cheapest `"staircase"` for an LSTM.
 
 # %% tags=["claims"]

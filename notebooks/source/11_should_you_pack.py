@@ -62,7 +62,7 @@ rules.compare(machines, habits)
 # %% [markdown]
 # The last number in each row is the average time, as a multiple of the better choice's time. The careful rule does
 # worse than a coin, and whoever follows it waits nearly two thirds longer than they need to. The lazy habit, *never
-# pack*, beats it by far. Was the colleague right, then?
+# pack*, beats it by a wide margin. Was the colleague right, then?
 #
 # Not so fast. Look at our cases. In half of them, the lengths are equal or nearly equal, so packing can save next to
 # nothing. And most of the RNNs are small. We have stacked the deck. Now take only *ragged* batches, whose lengths
@@ -90,7 +90,7 @@ for size in sorted({size for size, _, _ in times}):
 # The columns disagree. In each, packing does more for the larger RNNs than for the smallest. The larger ones spend
 # more of their time on matrix products, which packing reduces. A GRU gains in training only if it is large. An
 # LSTM gains nothing in training, at any of these sizes: the padded one runs on oneDNN's fused kernel, and on a ragged
-# batch, the packed one goes step by step. (So it does in the forward pass, but there it has no gradients to
+# batch, the packed one goes step by step. (It does so in the forward pass, too, but there it has no gradients to
 # write.) <!-- recorded -->
 #
 # So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and
@@ -142,10 +142,10 @@ print(f"state of sequence 0 with a neighbour of 4 steps, minus that with one of 
 
 # %% [markdown]
 # Sequence 0 has not changed. Only its neighbour has. And yet the state of sequence 0 moves by 0.19, and that is a
-# lot, because no number in this LSTM's `h_n` can exceed 1. If the neighbour has 6 steps, the rule packs, and the
-# state is right. If the neighbour has 4, the rule does not pack, and the RNN reads two steps beyond the sequence's
-# end. What a model says about a sequence now depends on who sits beside it, and all that anybody wanted was to save
-# time.
+# lot, because every number in this LSTM's `h_n` lies between −1 and 1. If the neighbour has 6 steps, the rule packs,
+# and the state is right. If the neighbour has 4, the rule does not pack, and the RNN reads two steps beyond the
+# sequence's end. What a model says about a sequence now depends on who sits beside it, and all that anybody wanted
+# was to save time.
 #
 # **A choice made for speed must never change results.** All methods of `pv.run` give the results of packing, so it may
 # choose any of them. But on what grounds?
@@ -180,8 +180,8 @@ for machine, results in machines.items():
 #
 # The shaded corners look like a rule that somebody could write down. We tried the simplest: take one number, such as
 # the share of padding, and pack if it is over a *threshold*. Each kind of RNN and each pass got the threshold that
-# suited it best. To be fair, we fitted the thresholds to all sizes but one, and tested them on the size **left out**.
-# Each size was left out once.
+# suited it best. To make the test fair, we fitted the thresholds to all sizes but one, and tested them on the size
+# **left out**. Each size was left out once.
 
 # %%
 fits = {
@@ -192,7 +192,7 @@ rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
 # A disappointment. *Never pack* looks at nothing at all. On sizes that our two rules have not seen, they are right in
-# at most a few more cases in a hundred.
+# at most a few more cases in a hundred than *never pack*.
 #
 # That is how three people can each be sure, and disagree. Each of their rules fits what its author has seen. We
 # are no better: `pv.run` chooses its method by a rule, and we made this rule from our own measurements. (So notebook

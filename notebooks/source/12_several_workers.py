@@ -102,8 +102,8 @@ for seed in range(5):  # shuffled halves
 #
 # Yet the code looks innocent: `(loss / steps).backward()`, in which `loss` is a mean. You have probably written this
 # line. So had the authors of Hugging Face's trainer
-# ([transformers#34191](https://github.com/huggingface/transformers/issues/34191)). How can such an error go unnoticed? If all parts
-# have equally many tokens, there is none. Who tests with anything else?
+# ([transformers#34191](https://github.com/huggingface/transformers/issues/34191)). How can such an error go
+# unnoticed? If all parts have the same number of tokens, there is no error. Who tests with anything else?
 #
 # The cure is one number: how many tokens *all* parts have together. Each part adds its sum of losses, divided by this
 # total. So you count the tokens before the first backward pass.
@@ -157,8 +157,8 @@ assert lengths[-1] < lengths[0] / 10
 # - **snake**: they take turns, but swap places after each pair, 0 1 1 0 0 1 …
 #
 # Does one of these deals give the right gradient? We start two processes, and compare their averaged gradient with that
-# of a single process. (They have the same lengths, but a larger model and other data. So compare the deals with each
-# other, and not with the errors above.)
+# of a single process. (They have the same lengths, but a larger model and other data. So compare the errors of
+# the deals with each other, and not with those above.)
 
 # %%
 from packviz.studies import processes
@@ -230,8 +230,8 @@ share = {order: padding[order] / sum(layout.n_cells for layout in shown) for ord
 assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
 
 # %% [markdown]
-# In the shuffled batches, nearly two thirds of the cells are padding. Bucketing leaves about a third. Would a larger
-# window leave less?
+# In the shuffled batches, nearly two thirds of the cells are padding. Bucketing brings this share down to about a
+# third. Would a larger window leave less?
 
 # %%
 ask("a larger window")
@@ -306,7 +306,7 @@ checks.process_loss(my_loss)
 # %% [markdown]
 # ## You can now
 #
-# cut a batch without moving its gradient (divide sums by a total) and without long waits (deal the sequences in turn,
+# cut a batch without changing its gradient (divide sums by a total) and without long waits (deal the sequences in turn,
 # and let `pv.BucketSampler` form batches of similar lengths).
 #
 # All this runs in Python. What happens to the lengths if the model is to leave Python?

@@ -133,8 +133,8 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through
 # the LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which
-# this is no error. It writes one whole LSTM, good for any T, and behind it a reshape to the five that was counted.
-# There, Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
+# this is no error. It writes one whole LSTM, good for any T, and after it a reshape to the five steps that were
+# counted. There, Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -270,10 +270,10 @@ packing
 #
 # <details><summary>And if you need no file?</summary>
 #
-# Then `torch.compile` has a way out. Without `fullgraph=True`, its results are right, because it leaves to Python what
-# it cannot compile. Most such calls it steps around, and goes on behind them. An `nn.LSTM` is different, packed or not:
-# the code that calls it is left to Python, with all that follows. To have at least the last layer compiled, put the
-# three lines on an island, a method that `torch.compile` is told to step around:
+# Then `torch.compile` has a way out. Without `fullgraph=True`, its results are right, because it leaves to Python
+# what it cannot compile. It steps around most such calls, and carries on after them. An `nn.LSTM` is different,
+# packed or not: the code that calls it is left to Python, with all that follows. To have at least the last layer
+# compiled, put the three lines on an island, a method that `torch.compile` is told to step around:
 #
 # ```python
 # class IslandTagger(Tagger):
@@ -422,8 +422,8 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# Friday lacked a test. Now you write it, and two more, for a graph taken from an example with four sequences of five
-# steps. It may be wrong in one of three ways:
+# On Friday, a test was missing. Now you write it, and two more, for a graph taken from an example with four sequences
+# of five steps. It may be wrong in one of three ways:
 #
 # - It ignores the lengths, and reads every sequence to step T.
 # - It is right for five steps only.

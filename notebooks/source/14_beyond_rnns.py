@@ -142,8 +142,8 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 #
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
 # change the padding. If the outputs at real tokens change, the function has read the padding, so True means *leave
-# out*. If they don't, True means *take part*, or the mask is ignored. The opposite mask decides: with it, the answer
-# must flip.
+# out*. If they don't, True means *take part*. (A function that ignores its mask would deceive you. So try the
+# opposite mask, too: the answer must flip.)
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -198,7 +198,8 @@ assert torch.equal(*causal)
 #
 # ## Who reads whom in one row?
 #
-# Putting several documents into one row is called *sequence packing*. In a *causal* model, a token reads itself and
+# Putting several documents into one row is called *sequence packing*. (It gives flat rows, and
+# not packed ones.) In a *causal* model, a token reads itself and
 # all tokens before it, so it also reads the documents before its own. So we number the documents, give each token the
 # number of its document, the *document id*, and let a query read only keys with the same id. Then we repeat the
 # experiment of the opening, and change the first word of document a:
@@ -236,9 +237,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # shift the labels themselves, the −100 belongs at each document's *first* token. (An end-of-text token may keep its
 # label. Then the model learns how documents begin.)
 #
-# **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts four
-# times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose one, and
-# keep it when you pack. [Notebook 12](12_several_workers.ipynb) shows how easily it gets lost when you split a batch.
+# **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts
+# four times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose
+# one, and keep it when you put documents into one row. [Notebook 12](12_several_workers.ipynb) shows how easily it
+# gets lost when you split a batch.
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -325,8 +327,8 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# `scaled_dot_product_attention` takes our mask only as a tensor. But of the causal mask, it also knows the structure,
-# if you pass `is_causal=True`. So we time 2,048 tokens with a causal mask, both ways, and without a mask:
+# `scaled_dot_product_attention` takes a document mask only as a tensor. A causal mask it takes either way: as a tensor,
+# or as `is_causal=True`. So the causal mask shows what a tensor costs. We time 2,048 tokens:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -445,9 +447,9 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# First-fit decreasing comes within *one row* of the bound. Only cutting saves that row, too, but at a price: the ends
-# of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of its cells are
-# padding again.
+# First-fit decreasing comes within *one row* of the bound. Of the four, only cutting saves that row, too, but at a
+# price: the ends of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of
+# its cells are padding again.
 #
 # ## What people get wrong
 #
@@ -480,7 +482,7 @@ checks.document_ids(my_document_ids)
 # put several documents into one row, with a mask, positions and labels that respect their boundaries, and count what it
 # costs. And when a mask surprises you, change what it should hide, and look.
 #
-# No cell on this page raised an error, however wrong its result was. So where do you look when something is wrong, and
+# Nothing on this page raised an error, however wrong its result was. So where do you look when something is wrong, and
 # you do not know what?
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start

@@ -142,7 +142,7 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake. Below are
 # torch's message, the cause, the fix, and often a thread in which people have asked about the mistake. *Also met*
 # lists other messages that the same mistake can cause. (An entry with several calls uses `attempt(f, x)`, which calls
-# `f(x)` and shows what torch says.) In the pictures, a red frame marks a cell that is misplaced, left out or missing.
+# `f(x)` and shows what torch says.) In the pictures, a red frame marks a cell that is misplaced or missing.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
