@@ -18,8 +18,9 @@
 # edge. So every row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it
 # in all our pictures. One time step of one row is a *cell*.
 #
-# Pull the rows by their ends. Can you make a batch without any padding? And one that is nearly all padding? Then
-# press *Pack it*, and see how many cells are left. (Their order is a story for notebook 02.)
+# Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
+# padding? (More is impossible, because the longest row is always full.) Then press *Pack it*, and see how many cells
+# are left. (Their order is a story for notebook 02.)
 
 # %%
 import packviz as pv
@@ -83,7 +84,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 #
 # Packing would remove the last 14 %, too. But most of the waste goes without it. So waste alone is a weak reason to
 # pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral* into *positive*, unless
-# somebody in the model *reads* it.
+# something in the model *reads* it.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_real for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
@@ -150,8 +151,8 @@ for name, tensor in made.items():
 #
 # Now look again. A line of its own, a list of lengths, an odd `enforce_sorted=False` (notebook 02 explains it), and
 # all that to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and give `embedded`
-# to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding, and c has three
-# cells of it.
+# to the LSTM directly. The classifier still runs, and `h_n` has the shape that it had. But now the LSTM reads the
+# padding, and c has three cells of it.
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
@@ -210,11 +211,11 @@ for name, state in states.items():
 # %% [markdown]
 # Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
-# (A size is a Euclidean norm. The picture has the distances themselves.)
+# (The picture has the distances themselves. We divide them by the size of *c alone*, its Euclidean norm.)
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. Its
-# gates work as they always do: they let go of a part of the old state, and add what the biases say. So with each
-# blank word, the LSTM forgets a little more, and waits for the next one.
+# gates work as they always do: they let go of a part of the old state, and add something computed from that state
+# and the biases alone. So each blank word rewrites the memory a little.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,

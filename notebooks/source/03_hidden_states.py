@@ -32,7 +32,7 @@
 #
 # ## Where does the padding get in?
 #
-# We repeat her experiment with our own four reviews, a, b, c and d. Each step now has two random features. An LSTM
+# We repeat her experiment with stand-ins for four reviews: a, b, c and d, of 3, 5, 2 and 4 words. Each word is only two random numbers. An LSTM
 # returns three tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state,
 # for a classifier. `c_n` has the final *cell state*, the LSTM's second state. For c, which has two words in a batch
 # of five steps, that makes seven vectors: five outputs, `h_n` and `c_n`. Where would *you* expect the damage?
@@ -67,8 +67,8 @@ panel
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
 # So the classifier is wrong. What it says about c depends on b. The *right* state is the one that c has when it is
-# read alone, and packing gives exactly that. But we watched one number of one tensor, and her tagger reads another
-# tensor. Is that wrong, too?
+# read alone, and packing gives exactly that. (Its weights have learnt from padded states, too. We come back to that.)
+# But we watched one number of one tensor, and her tagger reads another tensor. Is that wrong, too?
 #
 # ## Which results are wrong?
 #
@@ -92,9 +92,9 @@ comparison
 # First the outputs. Only hatched cells show a number. (Never mind its size: packing leaves zeros there.) At the 14
 # real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
 #
-# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %. (The panel shows one
-# number of it. Another is worse.) `c_n`, which no output contains, is off by 194 %. The second error is nearly twice
-# as large as anything in the right state. So of c's seven vectors, two survive: its two real outputs.
+# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, because another of its
+# numbers is worse than the one in the panel. `c_n`, which no output contains, is off by 194 %. The second error is
+# nearly twice as large as anything in the right state. So of c's seven vectors, two survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,

@@ -214,9 +214,9 @@ assert all(((tokens == 0) == ~pv.real_mask(n)).all() for tokens, _, n in batches
 # curve that this colleague sees is the lowest of the three. At the real words, the same model needs six epochs to reach
 # 0.34. The other needed four. (Two other seeds agree, and so do sentences that neither model has seen.)
 #
-# And it is not the factor. If we multiply the masked loss by each batch's share of real cells, the model still comes
-# down to 0.29. It is the padding itself: about two in three terms of a gradient ask the model to say *no* there, and
-# they move the same weights as the terms of real cells.
+# And it is not the factor. If we multiply the masked loss by each batch's share of real cells, its loss at the real
+# words still comes down to 0.29. It is the padding itself: about two in three terms of a gradient ask the model to
+# say *no* there, and they move the same weights as the terms of real cells.
 #
 # The loss must not read the padding, then. It is not alone in that.
 #
@@ -329,9 +329,9 @@ for attn_mask in (keys, torch.where(keys, 0.0, -torch.inf), keys.float()):
 # %% [markdown]
 # ## Which layers can read packed data?
 #
-# In packed data, there is nothing to mask. But of torch's layers, only the RNNs accept a `PackedSequence`. To any
-# other layer, we hand `packed.data`, a tensor with one row for each real cell. Then we put the result back with
-# `_replace(data=…)`, which keeps the order.
+# In packed data, there is nothing to mask. But of torch's layers, only the RNNs accept a `PackedSequence`. To a layer
+# that treats each cell alone, we hand `packed.data`, a tensor with one row for each real cell. Then we put the result
+# back with `_replace(data=…)`, which keeps the order.
 
 # %%
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)

@@ -481,8 +481,8 @@ for place, b in enumerate(packed_x.sorted_indices.tolist()):
 # %% [markdown]
 # <details><summary><b>Long sequences in chunks</b></summary>
 #
-# If a sequence is too long for one backward pass, carry the state from chunk to chunk, but only for the sequences that
-# are still running. (A reverse direction would have to begin with the last chunk.)
+# If a sequence is too long for one backward pass, cut it into chunks. Carry the state from chunk to chunk, but only
+# for the sequences that are still running. (A reverse direction would have to begin with the last chunk.)
 #
 # </details>
 

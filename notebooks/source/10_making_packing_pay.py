@@ -131,8 +131,8 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
 # nearly quadrupled.
 #
 # For a GRU or a plain RNN, this loop will do. On a CPU, torch 2.13 trains both step by step, padded or not, so our
-# loop has no fast rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in
-# one call. So we want the kernel. But it knows nothing of lengths.
+# loop has no fast rival. For an LSTM, it has one: oneDNN's fused kernel, which computes all time steps of a *padded*
+# LSTM in one call. So we want the kernel. But it knows nothing of lengths.
 #
 # ## How do you feed a kernel that wants padding?
 #
@@ -238,8 +238,9 @@ for weight in (10, 100):
 # </details>
 #
 # The states survive, then. In a bidirectional RNN, one enemy is left: the reverse direction, which meets the padding
-# *first*. So we run each layer and each direction by itself. For the reverse one, one more index turns each sequence
-# round on its own, and its padding comes last again. Here is a sequence d of two steps:
+# *first*. So we run each direction by itself (and each layer, because the next one needs the outputs of both). For
+# the reverse one, one more index turns each sequence round on its own, and its padding comes last again. Here is a
+# sequence d of two steps:
 #
 # ```text
 # d0 d1  ·  ·  ·    →    d1 d0  ·  ·  ·
@@ -355,7 +356,7 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 #
 # ## Were we lucky?
 #
-# We timed 45 other batches, which `run` had never seen when we wrote its rule. *auto* is `run` with the method that
+# We timed 45 other batches, none of which we had used when we wrote `run`'s rule. *auto* is `run` with the method that
 # it chooses. How often is a training step *clearly* faster or slower than torch's? (If the rounds disagree, it is
 # neither.)
 
@@ -368,8 +369,9 @@ methods.verdicts(untuned)
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
 # times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has
-# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600. <!--
-# recorded --> In so few cells, there is little to save, and sorting, cutting and freezing take time of their own.
+# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600. (Even
+# setup B at 32 steps has 16,384, and there, `run` saved only a fifth.) <!-- recorded --> In so few cells, there is
+# little to save, and sorting, cutting and freezing take time of their own.
 #
 # So `pv.run` is always as right as packing. It is not always faster than padding. Where it is not, you would switch for
 # the right final states, and not for speed.
@@ -416,7 +418,7 @@ for mode in ("LSTM", "GRU", "RNN"):
 # %% [markdown]
 # ## When is it not worth it?
 #
-# - **LSTMs that are small, or have small batches or nearly equal lengths.** There, torch's padded step can be faster
+# - **LSTMs on batches of few cells, or of nearly equal lengths.** There, torch's padded step can be faster
 #   than any exact method.
 # - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
@@ -425,7 +427,7 @@ for mode in ("LSTM", "GRU", "RNN"):
 #
 # On another machine, a call has a different price. `pv.advise` measures the methods on yours, and `pv.run` takes its
 # answer as `method=`. If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the
-# drop-in, which gained little here.
+# drop-in, which gains something in short batches, and little in long ones.
 #
 # <details><summary>How does <code>run</code> choose?</summary>
 #

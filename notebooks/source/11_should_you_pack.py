@@ -175,11 +175,12 @@ for machine, results in machines.items():
 
 # %% [markdown]
 # Look at the forward pass first. With 16 steps, packing a GRU hardly ever pays. With 64 or 256 steps, it pays on half
-# of the ragged batches, and seldom hurts there. It gains most with a lot of padding *and* enough work in each step.
-# The row below has the same batches in training. With 256 steps, not one of them clearly gains. <!-- recorded -->
+# of the ragged batches, and seldom hurts on the others. It gains most with a lot of padding *and* enough work in each
+# step. The row below has the same batches in training. With 256 steps, not one of them clearly gains. <!-- recorded
+# -->
 #
 # The shaded corners look like a rule that somebody could write down. We tried the simplest: take one number, such as
-# the share of padding, and pack if it is over a *threshold*. Each kind of RNN and each pass got the threshold that
+# the share of padding, and pack if it is over a *threshold*. Each kind of RNN got, for each pass, the threshold that
 # suited it best. To make the test fair, we fitted the thresholds to all sizes but one, and tested them on the size
 # **left out**. Each size was left out once.
 
@@ -252,8 +253,8 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # How sure is this advice? Look at the number of rounds, in the last line below the table. `advise` measures in
 # rounds, until it knows the ratios to about 5 %, or its time is up. On a busy machine, the time may be up after a
 # single round, and one round is an anecdote. The line above the table then admits that so few rounds cannot show a
-# difference, and some methods may be *left out*. Give `advise` more time in the parameters, such as `budget = 60`, or
-# an idle machine.
+# difference, and some methods may be *left out*. Set a larger `budget` in the parameters, such as
+# 60, or give `advise` an idle machine.
 #
 # And the advice holds only for what `advise` has measured: this machine, this number of threads, this memory
 # allocator, these lengths and this RNN.

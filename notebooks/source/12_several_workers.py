@@ -156,9 +156,9 @@ assert lengths[-1] < lengths[0] / 10
 # - **strided**: the ranks take turns, 0 1 0 1 …,
 # - **snake**: they take turns, but swap places after each pair, 0 1 1 0 0 1 …
 #
-# Does one of these deals give the right gradient? We start two processes, and compare their averaged gradient with that
-# of a single process. (They have the same lengths, but a larger model and other data. So compare the errors of
-# the deals with each other, and not with those above.)
+# Does one of these deals give the right gradient? We start two processes, and compare their averaged gradient with
+# that of a single process. (The processes get the same lengths as above, but a larger model and other data. So
+# compare the errors of the deals with each other, and not with those above.)
 
 # %%
 from packviz.studies import processes

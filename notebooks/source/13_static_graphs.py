@@ -40,8 +40,8 @@
 # another number of **sequences**, B?
 #
 # Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
-# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`. (Batch first,
-# the file has the same fault, but ONNX Runtime only warns.)
+# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`. (Batch first, the
+# file contradicts itself, too, but ONNX Runtime only warns, and computes all steps.)
 
 # %%
 import logging
@@ -213,7 +213,7 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
 # `fullgraph=True`) see sizes, but no values. If a value decides something, they refuse.
 #
-# All five get the classifier with its `if`, and the example of equal lengths.
+# All five get the classifier with its `if`, and the example with equal lengths.
 
 # %%
 tools = ("trace", "onnx_legacy", "export", "onnx", "compile")
@@ -239,10 +239,10 @@ for tool, answers in thrifty.answers.items():
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, a graph that
-# forgets the lengths gives itself away: packing leaves zeros at the padding, so all these cells get the same scores,
-# and a graph that reads on gives them others. `check_static` compares those cells, too. The five tools again get the
-# example of equal lengths.
+# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, forgotten
+# lengths show. After packing, the LSTM's output is zero at the padding. A graph that forgets the lengths has other
+# numbers there, and so other scores, and `check_static` compares those, too. The five tools again get the example
+# with equal lengths.
 
 
 # %%
@@ -264,16 +264,16 @@ packing
 # another size than the model's, without an error.
 #
 # The three newer tools refuse the very lines that this course is about. To pack, torch has to know the values of the
-# lengths, because they decide how large its tensors are. These tools know sizes, and no values. So you get no graph.
+# lengths, because they decide how large its tensors are. These tools know sizes, but not values. So you get no graph.
 #
 # What if these tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
 #
 # <details><summary>And if you need no file?</summary>
 #
 # Then `torch.compile` has a way out. Without `fullgraph=True`, its results are right, because it leaves to Python
-# what it cannot compile. It steps around most such calls, and carries on after them. An `nn.LSTM` is different,
-# packed or not: the code that calls it is left to Python, with all that follows. To have at least the last layer
-# compiled, put the three lines on an island, a method that `torch.compile` is told to step around:
+# what it cannot compile. After most such calls, it carries on. After an `nn.LSTM`, packed or not, it gives up: the
+# code that calls it is left to Python, with all that follows. To have at least the last layer compiled, put the three
+# lines on an island, a method that `torch.compile` is told to step around:
 #
 # ```python
 # class IslandTagger(Tagger):

@@ -40,7 +40,7 @@
 # - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them,
 #   because it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
 #
-# Either way, you cannot see from ten rows where a document begins. So packed rows come with `batch_sizes`, the number
+# Either way, the ten rows alone do not show where a document begins. So packed rows come with `batch_sizes`, the number
 # of documents at each step. Flat rows usually come with `cu_seqlens`, the *cumulative sequence lengths*:
 
 # %%
@@ -232,10 +232,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # plain rotary positions (RoPE), only differences between positions count. So under a document mask, they work without a
 # restart, up to rounding. RoPE that adapts to the row's length needs one. If in doubt, restart.
 #
-# **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the
-# last token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
-# shift the labels themselves, the −100 belongs at each document's *first* token. (An end-of-text token may keep its
-# label. Then the model learns how documents begin.)
+# **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the last
+# token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
+# shift the labels themselves, the −100 belongs at each document's *first* token. (If the last token is an end-of-text
+# token, it may still predict the first token of the next document. Then the model learns how documents begin.)
 #
 # **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts
 # four times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose
@@ -327,7 +327,7 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# `scaled_dot_product_attention` takes a document mask only as a tensor. A causal mask it takes either way: as a tensor,
+# `scaled_dot_product_attention` takes a document mask only as a tensor. It takes a causal mask either way: as a tensor,
 # or as `is_causal=True`. So the causal mask shows what a tensor costs. We time 2,048 tokens:
 
 # %% tags=["live-timing", "nbval-ignore-output"]

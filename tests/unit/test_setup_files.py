@@ -107,10 +107,11 @@ def python_blocks():
     return re.findall(r"```python\n(import .*?)```", README, re.DOTALL)
 
 
-def test_readmes_examples_run(fork):
-    for block in python_blocks():
-        done = fork(block)
-        assert done.returncode == 0, done.stderr
+def test_readmes_examples_run_one_after_the_other(fork):
+    done = fork("".join(python_blocks()))
+    assert done.returncode == 0, done.stderr
+    (verdict,) = re.findall(r"\.verdict\)\n((?:# .+\n)+)", README)
+    assert " ".join(line[2:] for line in verdict.splitlines()) in done.stdout
 
 
 def test_readmes_bug_is_as_large_as_it_says(fork):

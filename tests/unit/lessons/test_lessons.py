@@ -10,6 +10,7 @@ import pytest
 import torch
 from controls import words
 from drawings import ParsedSvg
+from habits import habit_since
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
@@ -420,10 +421,23 @@ CHECKS = {
         [chosen],
     ),
 }
+
+
+def marks(check):
+    """Before torch 2.13, an LSTM goes step by step even if all packed lengths are equal."""
+    return [habit_since("2.13")] if check is most_written else []
+
+
 WRONG = [
-    (check, answers[words], words) for check, (answers, _) in CHECKS.items() for words in answers
+    pytest.param(check, answers[words], words, marks=marks(check))
+    for check, (answers, _) in CHECKS.items()
+    for words in answers
 ]
-RIGHT = [(check, answer) for check, (_, answers) in CHECKS.items() for answer in answers]
+RIGHT = [
+    pytest.param(check, answer, marks=marks(check))
+    for check, (_, answers) in CHECKS.items()
+    for answer in answers
+]
 OF_A_VALUE = {
     checks.half_padding,
     staircase,
