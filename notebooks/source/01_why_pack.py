@@ -135,18 +135,15 @@ mask = torch.arange(5) < lengths[:, None]                                  # (4,
 loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 
 loss.backward()
-made = {"x": x, "embedded": embedded, "packed.data": packed.data, "h_n": h_n, "output": output, "scores": scores}
-for name, tensor in made.items():
-    print(f"{name:12} {tuple(tensor.shape)}")
+print("h_n:", tuple(h_n.shape), "  loss:", round(loss.item(), 2))
 
 # %% [markdown]
 # Follow the padding through all ten. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the
 # padding out, so the LSTM reads 14 cells. Then `pad_packed_sequence` pads again, `linear` scores every cell, and the
 # mask keeps the padding out of the loss.
 #
-# The LSTM returns two things that matter here. `packed_output` holds the state after every step, for a tagger. `h_n`
-# holds each sequence's *final state*, a summary of all that was read, for each layer. Ours has one layer, so a
-# classifier needs only `h_n[0]`, and its scores are `linear(h_n[0])`, one row for each review. (`c_n` can wait for
+# What matters to our classifier is `h_n`. It holds each sequence's *final state*, a summary of all that was read, for
+# each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review. (`c_n` can wait for
 # notebook 03.)
 #
 # Now look again. A line of its own, a list of lengths, an odd `enforce_sorted=False` (notebook 02 explains it), and
@@ -155,17 +152,9 @@ for name, tensor in made.items():
 # padding, and c has three cells of it.
 
 # %% tags=["claims"]
-assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
-    "x": (4, 5),
-    "embedded": (4, 5, 6),
-    "packed.data": (14, 6),
-    "h_n": (1, 4, 8),
-    "output": (4, 5, 8),
-    "scores": (4, 5, 3),
-}
-assert packed_output.data.shape == (14, 8)
-assert mask.shape == (4, 5)
-assert loss.shape == ()
+assert (x.shape, embedded.shape, packed.data.shape) == ((4, 5), (4, 5, 6), (14, 6))
+assert (packed_output.data.shape, h_n.shape, output.shape) == ((14, 8), (1, 4, 8), (4, 5, 8))
+assert (scores.shape, mask.shape, loss.shape) == ((4, 5, 3), (4, 5), ())
 assert panel.lengths == tuple(map(len, sequences))
 unpacked = lstm(embedded)
 assert unpacked[0].shape == output.shape

@@ -273,17 +273,9 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
-# (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
-# classifier runs padded, and has one direction. Which place holds its final state? (Her LSTM has one layer, so
-# look at the first column, and there at *padded*.)
-
-# %%
-truth_table("LSTM", PLACES)
-
-# %% [markdown]
-# In one direction, there it is: at `len-1`, in a padded batch. The right state was there all the time, under another
-# name. We only have to *gather* it:
+# In one direction, the output of a step *is* the state after that step. So the final state of a sequence is its output at
+# its own last step, `len-1`. There, by our rule, even a padded output is right. The right state was there all the time,
+# under another name. We only have to *gather* it:
 
 # %%
 output, _ = lstm(x)  # padded
@@ -297,13 +289,16 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # because every state has read padding. (With two bidirectional layers, the forward half is spoilt, too.) For all
 # these, you pack.
 #
-# Even in a packed batch, take care where you look. Two places hold no final state. One is `output[:, -1]`, which is
-# padding for all but the longest sequences. The other is the reverse half at `len-1`, because there this direction
-# has read only one step. It ends at step 0: in a packed batch, `output[:, 0]` holds its final state.
-#
-# So she makes the call after all. Both models were wrong, each for a reason of its own, and each
-# gets a cure of its own. The tagger will pack,
-# and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.
+# Even in a packed batch, take care where you look in `output`. Two popular places hold no final state. One is
+# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`, because
+# there this direction has read only one step. It ends at step 0: in a packed batch, `output[:, 0]` holds its final
+# state. (The table has all cases, if you need them.)
+
+# %%
+truth_table("LSTM", PLACES)
+
+# %% [markdown]
+# So she makes the call after all. Both models were wrong, each for a reason of its own, and each gets a cure of its own. The tagger will pack, and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>
 #

@@ -60,9 +60,6 @@ pv.show(numbers, lengths, batch_first=True)
 # torch's results. Does that cure what notebook 09 found? There, in setup B, torch's pad wrote four times as many bytes
 # when T doubled. (B has 512 sequences, whose lengths count down from T to 1, again and again.)
 
-# %%
-ask("one gather")
-
 
 # %%
 def written(output):
@@ -203,7 +200,6 @@ assert panel.shown.wasted == 0
 ask("a frozen state")
 
 
-
 # %%
 def drift(weight, steps):
     torch.manual_seed(1)
@@ -279,7 +275,7 @@ assert drift(1e38, 3000) == 0
 # NaN would get into the gradients, and the comparison would fail.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def with_gradients(rnn, x, output, final):
     found = [output, *final]
     loss = sum(t.square().sum() for t in found)

@@ -128,7 +128,7 @@ padded
 try:
     torch.export.export(tagger, (x, lengths), dynamic_shapes=dynamic)
 except torch._dynamo.exc.UserError as error:
-    print(str(error).splitlines()[1].partition(". If")[0])
+    print(str(error).splitlines()[1].partition(". If")[0].strip(" -"))
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through
@@ -209,8 +209,7 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## What do other tools make of an `if`?
 #
-# `pv.check_static` knows five tools, of two kinds. *trace*, and *onnx_legacy*, the older exporter for ONNX, see one
-# run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
+# `pv.check_static` knows five tools, of two kinds. *trace* and *onnx_legacy* (the older exporter for ONNX) see one run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
 # `fullgraph=True`) see sizes, but no values. If a value decides something, they refuse.
 #
 # All five get the classifier with its `if`, and the example with equal lengths.

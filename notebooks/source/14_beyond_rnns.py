@@ -337,12 +337,13 @@ torch.set_num_threads(1)
 q = torch.randn(1, 4, 2048, 32)
 dense = torch.ones(2048, 2048, dtype=torch.bool).tril()
 kernels = {"no mask": {}, "a causal mask as a tensor": {"attn_mask": dense}, "is_causal=True": {"is_causal": True}}
-print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q, q, **options)
-               for name, options in kernels.items()}))  # fmt: skip
+timing = measure({name: lambda options=options: F.scaled_dot_product_attention(q, q, q, **options)
+                  for name, options in kernels.items()})  # fmt: skip
+for name in kernels:
+    print(f"{name:27} {1000 * timing.median(name):5.1f} ms")
 
 # %% [markdown]
-# As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the
-# call takes a third *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True`
+# As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the call takes over a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True`
 # knows nothing of documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
@@ -408,8 +409,7 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), torch
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *Next-fit* looks
 # only at the row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit
 # decreasing* takes the longest documents first. Or you fill each row to the brim, *cut* the document there, and put
-# the rest into the next row. Which strategy fills the rows best? Try other row sizes, too. Then choose *sentences* as
-# lengths, and compare again.
+# the rest into the next row. Which strategy fills the rows best? Try other row sizes, too.
 
 # %%
 from packviz.panels import RowPanel
@@ -429,8 +429,7 @@ for row_size in (51, 64, 128, 204):  # with the sentences, next-fit falls behind
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
-# With the sentences, next-fit falls behind, and the others hardly differ. Longer documents are harder to fit. So we
-# draw 512 lengths of up to 256 tokens from a log-normal distribution, and make each row 256 tokens long. No strategy
+# Five documents prove little. So we draw 512 lengths of up to 256 tokens from a log-normal distribution, and make each row 256 tokens long. No strategy
 # can manage with fewer rows than the number of tokens divided by 256:
 
 # %%

@@ -38,7 +38,7 @@ from packviz.measure.study import (
     TimedPoints,
     by_pass,
 )
-from packviz.measure.timing import RATIOS, Call, Ratio
+from packviz.measure.timing import RATIOS, Call
 from packviz.ops.running import forget
 
 PADDED = "torch padded"
@@ -134,26 +134,22 @@ def packed_faster(results: TimedPoints) -> Spans:
 def verdicts(results: TimedPoints) -> Table:
     """Returns a table of how often `auto` makes a training step clearly faster or slower.
 
-    Each column is a kind of RNN. Below each rival's counts are the smallest and the largest time of
-    `auto` as a multiple of the rival's.
+    Each column is a kind of RNN.
     """
     modes = [point.mode for point in results.points]
     kinds = list(dict.fromkeys(modes))
     rows = [["batches", *(str(modes.count(kind)) for kind in kinds)]]
     for rival in (PACKED, PADDED):
-        ratios: dict[str, list[Ratio]] = {kind: [] for kind in kinds}
+        clear: dict[str, list[float]] = {kind: [] for kind in kinds}
         for point in results.points:
-            ratios[point.mode].append(results.ratio(point, AUTO, rival))
+            ratio = results.ratio(point, AUTO, rival)
+            if ratio.is_clear:
+                clear[point.mode].append(ratio.value)
         counts = []
-        extremes = []
-        for each in ratios.values():
-            clear = [ratio.value for ratio in each if ratio.is_clear]
-            faster = sum(value < 1 for value in clear)
-            counts.append(f"{faster}, {len(clear) - faster}")
-            values = [ratio.value for ratio in each]
-            extremes.append(f"{min(values):.2f} to {max(values):.2f}")
-        rows.append([f"auto clearly faster, slower than {rival}", *counts])
-        rows.append([f"time of auto ÷ {rival}", *extremes])
+        for values in clear.values():
+            faster = sum(value < 1 for value in values)
+            counts.append(f"{faster} faster, {len(values) - faster} slower")
+        rows.append([f"auto, compared with {rival}", *counts])
     return Table(rows, ["", *kinds], notes=[f"Measured on {results.caption}."])
 
 

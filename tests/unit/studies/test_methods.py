@@ -88,12 +88,10 @@ def test_verdicts_count_what_is_clear():
     *lines, _, caption = methods.verdicts(Results(PLACE, values)).to_text().splitlines()
     assert caption.startswith("Measured on a machine")
     assert lines == [
-        "                                                        GRU          LSTM",
-        "batches                                                   1             1",
-        "auto clearly faster, slower than torch packed          1, 0          0, 0",
-        "time of auto ÷ torch packed                    0.50 to 0.50  1.00 to 1.00",
-        "auto clearly faster, slower than torch padded          1, 0          0, 1",
-        "time of auto ÷ torch padded                    0.50 to 0.50  2.00 to 2.00",
+        "                                                 GRU                LSTM",
+        "batches                                            1                   1",
+        "auto, compared with torch packed  1 faster, 0 slower  0 faster, 0 slower",
+        "auto, compared with torch padded  1 faster, 0 slower  0 faster, 1 slower",
     ]
 
 
