@@ -82,9 +82,9 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # the same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise: shuffle,
 # sort a few hundred sentences at a time, and shuffle the batches.
 #
-# Packing would remove the last 14 %, too. But most of the waste goes without it. So waste alone is a weak reason to
-# pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral* into *positive*, unless
-# something in the model *reads* it.
+# Packing would remove the last 14 %, too. But sorting has already removed most of the waste. So waste alone is a weak
+# reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral* into
+# *positive*, unless something in the model *reads* it.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_real for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
@@ -99,7 +99,8 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 #
 # Our suspect is an LSTM. Like every *recurrent neural network* (RNN), it reads one time step after another, and after
 # each it updates a short vector, its *state*: all that it remembers. Its *gates*, numbers between 0 and 1, decide how
-# much of the state to keep, and how much of the word to take in.
+# much of the old state to keep, and how much to add. What is added comes from the word, the old state and some
+# biases.
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
 # states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Ours is a
@@ -118,9 +119,9 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # an answer for each cell, for a tagger
 
 # %% [markdown]
-# And here are the ten lines, in plain PyTorch. Each comment begins with the shape of its line's result. Our
-# classifier needs only the first six, down to `h_n`, and then `linear(h_n[0])`. The last four make a tagger, which
-# later pages need.
+# And here are the ten lines, in plain PyTorch. Each comment begins with the shape of its line's result. The first
+# six, and then `linear(h_n[0])`, are our classifier. The last four make a tagger of it, which later pages need.
+# Today, you may skim them.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -138,13 +139,12 @@ loss.backward()
 print("h_n:", tuple(h_n.shape), "  loss:", round(loss.item(), 2))
 
 # %% [markdown]
-# Follow the padding through all ten. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the
-# padding out, so the LSTM reads 14 cells. Then `pad_packed_sequence` pads again, `linear` scores every cell, and the
-# mask keeps the padding out of the loss.
+# Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so
+# the LSTM reads 14 cells. (The tagger pads again, and then needs a mask, to keep the padding out of its loss.)
 #
 # What matters to our classifier is `h_n`. It holds each sequence's *final state*, a summary of all that was read, for
-# each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review. (`c_n` can wait for
-# notebook 03.)
+# each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review. (`c_n`, which has
+# nothing to do with our review c, can wait for notebook 03.)
 #
 # Now look again. A line of its own, a list of lengths, an odd `enforce_sorted=False` (notebook 02 explains it), and
 # all that to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and give `embedded`

@@ -64,11 +64,13 @@ panel
 # Look where that leaves us. For c, the number has more than doubled, from 0.09 to 0.20. For a and d, it has changed
 # its *sign*. A classifier that says *positive* above zero would change its mind about both. Two of four, again.
 #
-# Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
+# Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its final state moves, because it is read off
+# later.
 #
 # So the classifier is wrong. What it says about c depends on b. The *right* state is the one that c has when it is
-# read alone, and packing gives exactly that. (Its weights have learnt from padded states, too. We come back to that.)
-# But we watched one number of one tensor, and her tagger reads another tensor. Is that wrong, too?
+# read alone, and packing gives exactly that. (The classifier's weights have learnt from padded states, so packing
+# alone does not cure it. We come back to that.) But we watched one number of one tensor, and her tagger reads another
+# tensor. Is that wrong, too?
 #
 # ## Which results are wrong?
 #
@@ -92,9 +94,9 @@ comparison
 # First the outputs. Only hatched cells show a number. (Never mind its size: packing leaves zeros there.) At the 14
 # real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
 #
-# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, because another of its
-# numbers is worse than the one in the panel. `c_n`, which no output contains, is off by 194 %. The second error is
-# nearly twice as large as anything in the right state. So of c's seven vectors, two survive: its two real outputs.
+# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
+# contains, by 194 %. (The panel showed one number of three.) That is nearly twice as much as anything in the right
+# `c_n`. So of c's seven vectors, two survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,
@@ -273,9 +275,9 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# In one direction, the output of a step *is* the state after that step. So the final state of a sequence is its output at
-# its own last step, `len-1`. There, by our rule, even a padded output is right. The right state was there all the time,
-# under another name. We only have to *gather* it:
+# In one direction, the output of a step *is* the state after that step. So the final state of a sequence is its
+# output at its own last step, `len-1`. There, by our rule, even a padded output is right. The right state was there
+# all the time, under another name. We only have to *gather* it:
 
 # %%
 output, _ = lstm(x)  # padded
@@ -290,15 +292,17 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # these, you pack.
 #
 # Even in a packed batch, take care where you look in `output`. Two popular places hold no final state. One is
-# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`, because
-# there this direction has read only one step. It ends at step 0: in a packed batch, `output[:, 0]` holds its final
-# state. (The table has all cases, if you need them.)
+# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`.
+# There, this direction *starts*, so it has read only one step. It ends at step 0. So in a packed batch, its final
+# state is the reverse half of `output[:, 0]`. (The table has all cases, if you need them.)
 
 # %%
 truth_table("LSTM", PLACES)
 
 # %% [markdown]
-# So she makes the call after all. Both models were wrong, each for a reason of its own, and each gets a cure of its own. The tagger will pack, and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.
+# So she makes the call after all. Both models were wrong, each for a reason of its own, and each gets a cure of its
+# own. The tagger will pack, and the classifier will gather. And both are trained again, because their weights have
+# learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>
 #

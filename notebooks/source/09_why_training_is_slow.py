@@ -116,8 +116,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not
 # the slice. It is the whole tensor that the slice was cut from. So autograd copies the *whole* padded gradient (48
 # cells), in order to take the slice's part out. Then it fills a *whole* packed tensor with zeros (26), puts the slice
-# into it, and adds the *whole* to the gradient from the first row (26 more). Only the other 36 are copies of the
-# slice itself.
+# into it, and adds the *whole* to the gradient from the first row (26 more). Only the other 36 are the slice itself:
+# 12 cells, copied three times.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -193,9 +193,10 @@ assert 900 * equal < nearly < 1000 * equal
 assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
-# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. Either all lengths are equal, or the LSTM goes step by step. That is why bucketing cannot rescue it: a
-# bucket would have to be perfectly even. (What the kernel writes inside, we cannot see. We count what it returns.)
+# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (Of the
+# fused kernel, we see only what it returns. So don't take that for a slowdown.) Nothing is gradual here. Either all
+# lengths are equal, or the LSTM goes step by step. That is why bucketing cannot rescue it: a bucket would have to be
+# perfectly even.
 #
 # Now we know what each culprit writes. If that is the whole story, we can predict a time.
 #
@@ -221,9 +222,10 @@ assert not recorded or profile.exponent(T, [count.pad.backward.bytes for count i
 assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8", "3.2"]
 
 # %% [markdown]
-# 4.4 is near enough. But 7.8? <!-- recorded --> Notebook 08 showed the place: from 224 to 256 steps, the time nearly
-# triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain it, because both grow
-# smoothly. Something else sets in there, and our bytes do not show it.
+# 4.4 is near enough, and even 3.2. (Its 256 steps took longer here than in the chart: 9.9 seconds, not 7.9.) But 7.8?
+# That is too much in either recording. <!-- recorded --> Notebook 08 showed the place: from 224 to 256 steps, the
+# time nearly triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain it, because
+# both grow smoothly. Something else sets in there, and our bytes do not show it.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -354,9 +356,10 @@ if platform.libc_ver()[0] == "glibc":
     assert alone > 20 * both
 
 # %% [markdown]
-# The small batch is far below the cliff, and yet its 17,445 page faults become 2, and almost half of the time is
-# gone. In the large one, over eight million become 3. Three! And two thirds of the time is gone. <!-- recorded -->
-# Guilty, then. Here is the third cause, and the only one that you can remove without touching your code.
+# The small batch is far below the cliff, but there, too, glibc returns memory when much is free. Its 17,445 page
+# faults become 2, and almost half of the time is gone. In the large one, over eight million become 3. Three! And two
+# thirds of the time is gone. <!-- recorded --> Guilty, then. Here is the third cause, and the only one that you can
+# remove without touching your code.
 #
 # The price is memory. Whatever your step needed at its peak, glibc keeps.
 #

@@ -233,9 +233,10 @@ for weight in (10, 100):
 #
 # </details>
 #
-# The states survive, then. In a bidirectional RNN, one enemy is left: the reverse direction, which meets the padding
-# *first*. So we run each direction by itself (and each layer, because the next one needs the outputs of both). For
-# the reverse one, one more index turns each sequence round on its own, and its padding comes last again. Here is a
+# The states survive, then, and so do gradients: with f = 1, that of c passes through the padding unchanged. In a
+# bidirectional RNN, one enemy is left: the reverse direction, which meets the padding *first*. So we run each
+# direction by itself. (Each layer, too: layer 2 cannot start before both directions of layer 1 are done.) For the
+# reverse one, one more index turns each sequence round on its own, and its padding comes last again. Here is a
 # sequence d of two steps:
 #
 # ```text
@@ -365,9 +366,9 @@ methods.verdicts(untuned)
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
 # times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has
-# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600. (Even
-# setup B at 32 steps has 16,384, and there, `run` saved only a fifth.) <!-- recorded --> In so few cells, there is
-# little to save, and sorting, cutting and freezing take time of their own.
+# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600, so they
+# say nothing about large ones. (Even setup B at 32 steps has 16,384, and there, `run` saved only a fifth.) <!--
+# recorded --> In so few cells, there is little to save, and sorting, cutting and freezing take time of their own.
 #
 # So `pv.run` is always as right as packing. It is not always faster than padding. Where it is not, you would switch for
 # the right final states, and not for speed.

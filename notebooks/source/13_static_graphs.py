@@ -40,8 +40,7 @@
 # another number of **sequences**, B?
 #
 # Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
-# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`. (Batch first, the
-# file contradicts itself, too, but ONNX Runtime only warns, and computes all steps.)
+# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`.
 
 # %%
 import logging
@@ -100,7 +99,9 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 # %% [markdown]
 # There is the reshape. The exporter put it in, and it asks for 5. But look at the first line. It comes from the file,
 # so you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, yet every test
-# with five steps passes. (We have switched the exporter's warnings off. None of them is about T.)
+# with five steps passes. (We have switched the exporter's warnings off. None of them is about T. With
+# `batch_first=True`, the file contradicts itself in the same way, but ONNX Runtime only warns, and computes all nine
+# steps.)
 #
 # Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take
 # `torch.jit.trace`, which is older, and deprecated.
@@ -133,7 +134,7 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through
 # the LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which
-# this is no error. It writes one whole LSTM, good for any T, and after it a reshape to the five steps that were
+# this is no error. Then it writes one whole LSTM, good for any T, and after it a reshape to the five steps that were
 # counted. There, Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
 #
 # <details><summary>Is that so for every RNN?</summary>
@@ -209,7 +210,8 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## What do other tools make of an `if`?
 #
-# `pv.check_static` knows five tools, of two kinds. *trace* and *onnx_legacy* (the older exporter for ONNX) see one run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
+# `pv.check_static` knows five tools, of two kinds. *trace* and *onnx_legacy* (the older exporter for ONNX) see one
+# run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
 # `fullgraph=True`) see sizes, but no values. If a value decides something, they refuse.
 #
 # All five get the classifier with its `if`, and the example with equal lengths.
@@ -238,9 +240,9 @@ for tool, answers in thrifty.answers.items():
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, forgotten
-# lengths show. After packing, the LSTM's output is zero at the padding. A graph that forgets the lengths has other
-# numbers there, and so other scores, and `check_static` compares those, too. The five tools again get the example
+# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. Without packing, it could
+# not show whether a graph forgets the lengths. With packing, it can: its LSTM returns zeros at the padding, and that
+# of a forgetful graph does not. `check_static` compares the scores there, too. The five tools again get the example
 # with equal lengths.
 
 

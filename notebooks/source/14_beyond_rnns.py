@@ -141,9 +141,9 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 # are scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave padding out, such a mask needs −∞ there, and 0 elsewhere.)
 #
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
-# change the padding. If the outputs at real tokens change, the function has read the padding, so True means *leave
-# out*. If they don't, True means *take part*. (A function that ignores its mask would deceive you. So try the
-# opposite mask, too: the answer must flip.)
+# change the padding. `real` is False at the padding. So if the outputs at real tokens change, the function reads
+# where the mask is *False*, and True means *leave out*. If they don't, True means *take part*. (A function that
+# ignores its mask would deceive you. So try the opposite mask, too: the answer must flip.)
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -234,8 +234,8 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 #
 # **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the last
 # token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
-# shift the labels themselves, the −100 belongs at each document's *first* token. (If the last token is an end-of-text
-# token, it may still predict the first token of the next document. Then the model learns how documents begin.)
+# shift the labels themselves, the −100 belongs at each document's *first* token. (Some let an end-of-text token
+# predict the first token of the next document, on purpose.)
 #
 # **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts
 # four times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose
@@ -343,8 +343,9 @@ for name in kernels:
     print(f"{name:27} {1000 * timing.median(name):5.1f} ms")
 
 # %% [markdown]
-# As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the call takes over a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True`
-# knows nothing of documents. Kernels that do are in the next fold.)
+# As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the
+# call takes over a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded -->
+# (`is_causal=True` knows nothing of documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
@@ -384,7 +385,7 @@ for name in kernels:
 #
 # </details>
 #
-# One long row wastes scores, and padded rows waste cells. There is a middle way.
+# One long row wastes scores, and padded rows waste cells. There is a middle way, if there are enough documents.
 
 # %% tags=["claims"]
 import warnings
@@ -429,8 +430,8 @@ for row_size in (51, 64, 128, 204):  # with the sentences, next-fit falls behind
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
-# Five documents prove little. So we draw 512 lengths of up to 256 tokens from a log-normal distribution, and make each row 256 tokens long. No strategy
-# can manage with fewer rows than the number of tokens divided by 256:
+# Five documents prove little. So we draw 512 lengths of up to 256 tokens from a log-normal distribution, and make
+# each row 256 tokens long. No strategy can manage with fewer rows than the number of tokens divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()

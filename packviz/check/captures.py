@@ -167,7 +167,7 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0
         if not torch.allclose(b, a, 0, float(tolerance * size), equal_nan=True):
-            return f"gives result {i} that differs by {(a - b).abs().max():.2g}"
+            return f"differs by {(a - b).abs().max():.2g} in result {i}"
     return ""
 
 
