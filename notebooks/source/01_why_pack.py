@@ -75,7 +75,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # %% [markdown]
 # Real text is not kinder. A typical batch is 33 steps wide, three times as wide as a typical sentence is long. One
 # long sentence among 32 is enough, and nearly every batch has one. **64 % of the cells are padding.** For each word
-# that somebody wrote, the model reads almost two that nobody did.
+# that somebody wrote, the batch holds almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
 # sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets
@@ -143,8 +143,8 @@ print("h_n:", tuple(h_n.shape), "  loss:", round(loss.item(), 2))
 # the LSTM reads 14 cells. (The tagger pads again, and then needs a mask, to keep the padding out of its loss.)
 #
 # What matters to our classifier is `h_n`. It holds each sequence's *final state*, a summary of all that was read, for
-# each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review. (`c_n`, which has
-# nothing to do with our review c, can wait for notebook 03.)
+# each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`,
+# which has nothing to do with our review c, can wait for notebook 03.)
 #
 # Now look again. A line of its own, a list of lengths, an odd `enforce_sorted=False` (notebook 02 explains it), and
 # all that to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and give `embedded`
@@ -232,7 +232,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# So padding spoils everything? And packing makes everything faster? That goes too far.
+# So padding spoils everything, and packing costs nothing? That goes too far.
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}

@@ -149,7 +149,8 @@ for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more tha
 # %% [markdown]
 # ## In which order do the results come back?
 #
-# We leave our batch as it is. By default, torch refuses it:
+# This time, we do not sort. Our batch holds the numbers 0 to 19, so that you can recognise each cell. By default,
+# torch refuses it:
 
 # %%
 x = torch.arange(20.0).reshape(5, 4)  # time first, as torch expects by default: each column is a sequence
@@ -159,9 +160,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# So we tell torch not to insist. With `enforce_sorted=False`, it sorts for you. (Ignore what the message says about
-# ONNX, a file format for models. The exporter that [can handle packing](13_static_graphs.ipynb) does not need sorted
-# batches.)
+# So we tell torch not to insist. With `enforce_sorted=False`, it sorts for you. (You can ignore the remark about
+# ONNX, a file format for models: [notebook 13](13_static_graphs.ipynb) exports unsorted batches.)
 #
 # That is how we packed in notebook 01. There, we took row 2 of `h_n` for the state of c, and settled a case with it.
 # Did we read the right row?
@@ -198,7 +198,7 @@ for row, n in enumerate(lengths):
 # (torch does not promise to keep the order of equally long sequences. On a CPU, torch 2.13 keeps it in batches of up to
 # 16. `pv.show(lengths)` always keeps it, and `pv.show(packed)` shows torch's own order.)
 #
-# So your order is safe, as long as torch has its notes.
+# So states and padded outputs come back in your order, as long as torch has its notes.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -239,7 +239,7 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
 # that your batch was sorted all along. To change the data of a packed sequence, use `packed._replace(data=…)`, which
 # keeps the notes.
 #
-# That was our own mistake. But what gets lost if we only call `pad_packed_sequence`?
+# That was our own mistake. But suppose that we make none, and simply pad again.
 
 # %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
@@ -264,7 +264,7 @@ print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1]
 
 # %% [markdown]
 # A `(2, 6)` tensor went in, and a `(5, 2)` tensor came out. And the tags of row 1 now end in two zeros. Three things
-# were lost on the way:
+# have changed on the way:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.

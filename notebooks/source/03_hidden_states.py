@@ -292,9 +292,9 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # these, you pack.
 #
 # Even in a packed batch, take care where you look in `output`. Two popular places hold no final state. One is
-# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`.
-# There, this direction *starts*, so it has read only one step. It ends at step 0. So in a packed batch, its final
-# state is the reverse half of `output[:, 0]`. (The table has all cases, if you need them.)
+# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`. In a
+# packed row, this direction *starts* there, so it has read only one step. It ends at step 0. So its final state is
+# the reverse half of `output[:, 0]`. (The table has all cases, if you need them.)
 
 # %%
 truth_table("LSTM", PLACES)
@@ -367,7 +367,7 @@ checks.final_states(my_final_states)
 #
 # - ask of any result, even of a reverse direction or a second layer: *was padding read before it?*
 # - recognise NaN gradients that come from the padding, and prevent them,
-# - gather a final state from `output` in one direction, and pack where there is nothing to gather.
+# - with one direction, gather a final state from `output`, and pack where there is nothing to gather.
 #
 # But an RNN is only half of a model. Its padded output goes on to other layers and to a loss. Who else reads the
 # padding?

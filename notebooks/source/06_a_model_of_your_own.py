@@ -268,9 +268,9 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Note that `y` was not used. The check finds the mistake even in an untrained model. Write it for every model of
-# sequences, and call `model.eval()` first if there is dropout or BatchNorm. But it looks at predictions only, and a
-# *loss* can go wrong, too.
+# Note that `y` was not used. The check finds the mistake even in an untrained model. Write such a check for every
+# sequence model, and call `model.eval()` first if there is dropout or BatchNorm. But it looks at predictions only,
+# and a *loss* can go wrong, too.
 #
 # ## What if every word has a label?
 #

@@ -115,7 +115,7 @@ forum.ratios(cpu, ["padded", "packed"])
 # pass*.
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
-# oneDNN's fused kernel. Perhaps your colleague's lengths were equal, and then a shrug is right. For a ragged batch,
+# oneDNN's fused kernel. Perhaps your colleague's lengths were equal, and a shrug was right. For a ragged batch,
 # there is not even *one* number: the factor is about three at 32 steps, and it has only begun to
 # grow. <!-- recorded -->
 

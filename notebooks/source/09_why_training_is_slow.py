@@ -279,7 +279,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # four gates of 32 numbers for every real cell. When that tensor is freed, glibc either keeps the memory for the next
 # one, or gives it back to the system. It gives back only large blocks. What is large? At first, over 128 KiB. Then
 # glibc *learns*: when a larger block is freed, it raises its limit to the size of that block, but never above 32 MiB.
-# At 224 steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
+# At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much, by a hair.
 #
 # So 32.1 MiB are given back at every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
 # training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (The additions

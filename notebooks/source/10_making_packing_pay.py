@@ -177,8 +177,8 @@ assert panel.shown.wasted == 0
 
 # %% [markdown]
 # At these prices, 8 rectangles cost 61 % of the padded batch, and anything from 5 to 12 does about as well. But 54
-# rectangles cost more than 2. And all 101, without a single wasted cell, cost *more* than padding. If
-# a call costs more, the lowest point moves to the left: fewer and larger rectangles.
+# rectangles cost more than 2 rectangles do. And all 101, without a single wasted cell, cost *more* than padding. If a
+# call costs more, the lowest point moves to the left: fewer and larger rectangles.
 #
 # It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
 # runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved much
@@ -345,9 +345,9 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
     print(f"{name:12} {times} {timing.memory[method] / 1e6:5.0f} MB")
 
 # %% [markdown]
-# Over half a minute, or four tenths of a second: over seventy times as fast, for the same results. Tuned, it is still
-# 28 times. <!-- recorded --> The price is memory. *run* needs about 45 % more than packed, though only half as much as
-# padded. <!-- recorded -->
+# Over half a minute, or four tenths of a second: over seventy times as fast, for the same results. With memory tuned
+# for both, it is still 28 times as fast. <!-- recorded --> The price is memory. *run* needs about 45 % more than
+# packed, though only half as much as padded. <!-- recorded -->
 #
 # All that was one model, and one kind of lengths.
 #

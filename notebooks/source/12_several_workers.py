@@ -203,7 +203,7 @@ print(found.times())
 # long. (The order of these times is reliable. The factor is not: tokens alone would give 3.3, the long shard also has
 # more time steps, and the rest depends on the machine, whose load is in the last line.)
 #
-# So do two processes need half the time of one? Not quite. Look at the column *steps* of the first table, which
+# So do two processes need half the time of one? Not quite. In the first table, look at the column *steps*, which
 # counts time steps. If the ranks take turns, each shard gets a long sequence, so each process goes through nearly all
 # the time steps of the whole batch. The time steps follow one another, and each has a fixed cost, which does not
 # shrink with the shard.

@@ -99,12 +99,12 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 # %% [markdown]
 # There is the reshape. The exporter put it in, and it asks for 5. But look at the first line. It comes from the file,
 # so you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, yet every test
-# with five steps passes. (We have switched the exporter's warnings off. None of them is about T. With
-# `batch_first=True`, the file contradicts itself in the same way, but ONNX Runtime only warns, and computes all nine
-# steps.)
+# with five steps passes. (The exporter's warnings, which we have switched off, do not mention T.) Is your model
+# `batch_first=True`? Its file contradicts itself in the same way, but ONNX Runtime forgives it: it warns, and
+# computes all nine steps.
 #
-# Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take
-# `torch.jit.trace`, which is older, and deprecated.
+# Whose idea was the 5? The new exporter is built on `torch.export`, so that is the tool that we question. For
+# comparison, we take `torch.jit.trace`, which is older, and deprecated.
 
 # %%
 ask("what an export fixes")
@@ -119,7 +119,7 @@ padded
 
 # %% [markdown]
 # Look at the middle column. We packed nothing, and set no rare option. This is `nn.LSTM`, perhaps the best-known
-# layer for sequences, and `torch.export`, the tool that torch recommends, cannot leave T open. Only the deprecated
+# layer for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Only the deprecated
 # tool can. (*Refused* means an error. Here, the graph exists, and raises one if T is not 5. Further down, tools will
 # refuse to make a graph at all.)
 #
@@ -212,7 +212,7 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 #
 # `pv.check_static` knows five tools, of two kinds. *trace* and *onnx_legacy* (the older exporter for ONNX) see one
 # run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
-# `fullgraph=True`) see sizes, but no values. If a value decides something, they refuse.
+# `fullgraph=True`) see sizes, but no values. If a value decides something, these three refuse to make a graph at all.
 #
 # All five get the classifier with its `if`, and the example with equal lengths.
 
@@ -241,9 +241,9 @@ for tool, answers in thrifty.answers.items():
 # ## Which tools accept packing?
 #
 # Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. Without packing, it could
-# not show whether a graph forgets the lengths. With packing, it can: its LSTM returns zeros at the padding, and that
-# of a forgetful graph does not. `check_static` compares the scores there, too. The five tools again get the example
-# with equal lengths.
+# not show whether a graph forgets the lengths. With packing, it can: `pad_packed_sequence` puts zeros at the padding,
+# and a graph that forgets the lengths has other numbers there. `check_static` compares the scores of those cells,
+# too. The five tools again get the example with equal lengths.
 
 
 # %%
@@ -424,7 +424,7 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # ## Exercise
 #
 # On Friday, a test was missing. Now you write it, and two more, for a graph taken from an example with four sequences
-# of five steps. It may be wrong in one of three ways:
+# of five steps. The graph may be wrong in one of three ways:
 #
 # - It ignores the lengths, and reads every sequence to step T.
 # - It is right for five steps only.

@@ -143,7 +143,7 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
 # change the padding. `real` is False at the padding. So if the outputs at real tokens change, the function reads
 # where the mask is *False*, and True means *leave out*. If they don't, True means *take part*. (A function that
-# ignores its mask would deceive you. So try the opposite mask, too: the answer must flip.)
+# ignores its mask would deceive you. So try the opposite mask, too. Then the outputs must do the opposite.)
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -222,9 +222,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} changes", *(row for row, is_other in zip(rows, differs, strict=True) if is_other))
 
 # %% [markdown]
-# There it is. With the causal mask alone, one word of a changes every output of b and c, and again nothing complains.
-# With `own` as well, only a changes, and each document gets the results that it has alone. (A *document mask* such as
-# `own` works on packed rows, too. Only kernels that take `cu_seqlens` need flat ones.)
+# There it is. With the causal mask alone, changing one word of document a changes every output of b and c, and again
+# nothing complains. With `own` as well, only document a changes, and each document gets the results that it has
+# alone. (A *document mask* such as `own` works on packed rows, too. Only kernels that take `cu_seqlens` need flat
+# ones.)
 #
 # Is a mask enough? Not quite. Three more things have to know the boundaries.
 #
@@ -345,7 +346,7 @@ for name in kernels:
 # %% [markdown]
 # As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the
 # call takes over a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded -->
-# (`is_causal=True` knows nothing of documents. Kernels that do are in the next fold.)
+# (`is_causal=True` does not know about documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
