@@ -75,7 +75,7 @@ assert [pv.explain(text).sure for text in seen] == [False, False, True]
 #
 # ## Or browse
 #
-# The search knows more mistakes than these 26. Begin on the left if you have no error at all.
+# The search knows more mistakes than these 26. Begin on the left if you have no error at all, and then try 22 and 23.
 #
 # | wrong results without an error | errors | surprises that are not mistakes |
 # |---|---|---|
@@ -95,8 +95,8 @@ assert [pv.explain(text).sure for text in seen] == [False, False, True]
 # ## And if there is no error?
 #
 # Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In most batches on this page, sequence a
-# holds 10, 11, 12, …, and sequence b holds 20, 21, 22, … In this first batch, a length is too large, and torch packs
-# the batch all the same:
+# holds 10, 11, 12, …, and sequence b holds 20, 21, 22, … In this first batch, a length is too large, and with
+# `enforce_sorted=False`, torch packs the batch all the same:
 
 # %%
 import torch
@@ -135,9 +135,9 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ## Wrong results
 #
-# torch accepts each of these nine mistakes, and computes something that you did not mean. They are the expensive ones.
-# Nothing stops you, the loss goes down, and a week later you wonder why the results are a little worse than they should
-# be.
+# torch accepts each of these nine mistakes (5 and 8 only with `enforce_sorted=False`), and computes something that
+# you did not mean. They are the expensive ones. Nothing stops you, the loss goes down, and a week later you wonder
+# why the results are a little worse than they should be.
 #
 # Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake. Below are
 # torch's message, the cause, the fix, and often a thread in which people have asked about the mistake. *Also met*
@@ -540,7 +540,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 # %% [markdown]
 # ## Surprises
 #
-# Here nothing is wrong, except what most people expect.
+# Here torch does what it should. If you expected something else, your results may be wrong all the same.
 #
 # ### 21. batch_sizes are not lengths
 #

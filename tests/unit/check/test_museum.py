@@ -37,6 +37,7 @@ TEXTS = [(one.name, said) for one in ENTRIES for said in one.texts]
 TRACEBACKS = {  # of texts that many mistakes give, the line that says which it is
     "Lengths greater than T": "  in pad_packed_sequence",
     "Too few lengths": "  in pack_padded_sequence",
+    "Initial state given batch first": "  in permute_hidden",
     "GRU state unpacked into h and c": "    output, (h, c) = self.gru(x)",
     "Tensors on two devices": "    output, _ = self.lstm(x)",
     "Replicas pad to different widths": "  in DataParallel.forward, line 3, in gather(outputs)",
