@@ -20,7 +20,7 @@
 #
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
 # padding? (More is impossible, because the longest row is always full.) Then press *Pack it*, and see how many cells
-# are left. (Their order is a story for notebook 02.)
+# are left. (Only count the cells. Their order, and the lists of numbers, are a story for notebook 02.)
 
 # %%
 import packviz as pv
@@ -136,7 +136,7 @@ mask = torch.arange(5) < lengths[:, None]                                  # (4,
 loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 
 loss.backward()
-print("h_n:", tuple(h_n.shape), "  loss:", round(loss.item(), 2))
+print("h_n:", tuple(h_n.shape), "  the tagger's loss:", round(loss.item(), 2))
 
 # %% [markdown]
 # Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so
@@ -165,8 +165,8 @@ assert not embedding.weight[0].any()
 # ## Who changed the review?
 #
 # The weights stay as they are, and so do the two words of c. Only its company changes: c alone, beside a, beside d,
-# beside b, and beside all three. Row a is the mildest company. It has three words, so c gets a single step of padding:
-# one vector of zeros.
+# beside b, and beside all three. (The function leaves out the line that packs, unless you say `pack=True`.) Row a is
+# the mildest company. It has three words, so c gets a single step of padding: one vector of zeros.
 
 # %%
 ask("one step of padding")
@@ -204,7 +204,7 @@ for name, state in states.items():
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. Its
 # gates work as they always do: they let go of a part of the old state, and add something computed from that state
-# and the biases alone. So each blank word rewrites the memory a little.
+# and the biases alone. So each blank word rewrites a part of the memory.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,

@@ -365,7 +365,7 @@ checks.final_states(my_final_states)
 # %% [markdown]
 # ## You can now
 #
-# - ask of any result, even of a reverse direction or a second layer: *was padding read before it?*
+# - ask of any result, even one from a reverse direction or a second layer: *was padding read before it?*
 # - recognise NaN gradients that come from the padding, and prevent them,
 # - with one direction, gather a final state from `output`, and pack where there is nothing to gather.
 #

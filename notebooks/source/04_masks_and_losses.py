@@ -93,7 +93,7 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 # is too small by the same factor. The next batch has another factor.
 #
 # The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only
-# the real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which `F.cross_entropy` needs: it looks
+# the real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which suits `F.cross_entropy`: it looks
 # for the classes in dimension 1, where `(B, T, C)` has its time steps. Given that shape, torch raises an error,
 # unless T happens to equal C. Then it computes a loss, and the loss is wrong.)
 #

@@ -185,8 +185,8 @@ for row, i in enumerate(by_target):
 
 # %% [markdown]
 # For pairs b and c, the results differ, and not by rounding. Which of the two versions is wrong? Follow the ribbons,
-# from each source's state to the target that starts from it: first as sorted by hand, then in the decoder's order, as
-# `enforce_sorted=False` has it.
+# from each source's state to the target that starts from it: first as sorted by hand, then with the states in the
+# decoder's order, as `enforce_sorted=False` puts them.
 
 # %% jupyter={"source_hidden": true}
 states = [(f"h {'abcd'[i]}", i) for i in by_source]

@@ -99,9 +99,7 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 # %% [markdown]
 # There is the reshape. The exporter put it in, and it asks for 5. But look at the first line. It comes from the file,
 # so you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, yet every test
-# with five steps passes. (The exporter's warnings, which we have switched off, do not mention T.) Is your model
-# `batch_first=True`? Its file contradicts itself in the same way, but ONNX Runtime forgives it: it warns, and
-# computes all nine steps.
+# with five steps passes. (The exporter's warnings, which we have switched off, do not mention T.)
 #
 # Whose idea was the 5? The new exporter is built on `torch.export`, so that is the tool that we question. For
 # comparison, we take `torch.jit.trace`, which is older, and deprecated.
@@ -120,8 +118,8 @@ padded
 # %% [markdown]
 # Look at the middle column. We packed nothing, and set no rare option. This is `nn.LSTM`, perhaps the best-known
 # layer for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Only the deprecated
-# tool can. (*Refused* means an error. Here, the graph exists, and raises one if T is not 5. Further down, tools will
-# refuse to make a graph at all.)
+# tool can. (*Refused* means an error instead of a wrong result. Either the graph raises it, as here, or the tool
+# makes no graph.)
 #
 # Does `torch.export` at least admit it? We ask for the same T and B, by name:
 
@@ -134,13 +132,15 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through
 # the LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which
-# this is no error. Then it writes one whole LSTM, good for any T, and after it a reshape to the five steps that were
-# counted. There, Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
+# this is no error. It then writes one whole LSTM, good for any T, but keeps the size that was counted, in a reshape
+# to five. That is where Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
-# `nn.GRU` and `nn.RNN` are no better. If you export an `nn.LSTM` twice in one process, the
-# second file declares a 5 even for x, whatever you asked for. We wrote a [report](../docs/upstream.md). </details>
+# `nn.GRU` and `nn.RNN` are no better. Nor is a model with `batch_first=True`: its file contradicts itself, too. But
+# there, the reshape takes its size from the batch, so ONNX Runtime only warns, and computes all nine steps. If you
+# export an `nn.LSTM` twice in one process, the second file fixes the number of steps even for x, whatever you asked
+# for. We wrote a [report](../docs/upstream.md). </details>
 #
 # In our table, though, *trace* has nothing but ticks.
 
@@ -162,8 +162,8 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # differ. If all are equal, why pay for packing?
 #
 # The tagger cannot show whether this is safe, because no padding reaches the scores of its words. So we take the
-# classifier of notebook 01, which scores a whole review by its final state. Padded, it calls the third review
-# positive. Packed, it says neutral, as it does when the review is alone.
+# classifier of notebook 01, which scores a whole review by its final state. With padding, it calls the third review
+# positive. With packing, it says neutral, as it does when the review is alone.
 
 
 # %%
@@ -240,10 +240,9 @@ for tool, answers in thrifty.answers.items():
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. Without packing, it could
-# not show whether a graph forgets the lengths. With packing, it can: `pad_packed_sequence` puts zeros at the padding,
-# and a graph that forgets the lengths has other numbers there. `check_static` compares the scores of those cells,
-# too. The five tools again get the example with equal lengths.
+# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, the tagger can
+# betray a graph: `pad_packed_sequence` puts zeros at the padding, a graph that forgets the lengths does not, and
+# `check_static` compares those cells, too. The five tools again get the example with equal lengths.
 
 
 # %%
@@ -273,8 +272,8 @@ packing
 #
 # Then `torch.compile` has a way out. Without `fullgraph=True`, its results are right, because it leaves to Python
 # what it cannot compile. After most such calls, it carries on. After an `nn.LSTM`, packed or not, it gives up: the
-# code that calls it is left to Python, with all that follows. To have at least the last layer compiled, put the three
-# lines on an island, a method that `torch.compile` is told to step around:
+# code that calls the LSTM is left to Python, and so is all that follows. To have at least the last layer compiled,
+# put the three lines on an island, a method that `torch.compile` is told to step around:
 #
 # ```python
 # class IslandTagger(Tagger):
@@ -464,9 +463,9 @@ checks.separate_tests(my_tests)
 # still gives you the right final states. The data of a `PackedSequence` have a row for each real step, so their size
 # follows the lengths. A [guide by
 # AWS](https://awsdocs-neuron.readthedocs-hosted.com/en/v1.12.0/frameworks/torch/torch-neuron/guides/torch-lstm-support.html)
-# therefore lets them go only into an RNN or into `pad_packed_sequence`. It accepts four models and rejects two. All
-# six are in `packviz.check.models`, and `pv.check_static` agrees: it puts a `!` on the line where a size depends on
-# the lengths.
+# therefore allows them only as input of an RNN or of `pad_packed_sequence`. It accepts four models and rejects two.
+# All six are in `packviz.check.models`, and `pv.check_static` agrees: it puts a `!` on the line where a size depends
+# on the lengths.
 #
 # | model | what it does | sizes |
 # |---|---|---|

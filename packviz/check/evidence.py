@@ -298,14 +298,14 @@ def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
         if reading.purpose:
             message = f"{finding.message} Or {reading.purpose}; diagnose cannot tell which."
             return replace(finding, level="warning", rule=UNDECIDED, message=message)
-        sure = "very likely" if chance < 1e-3 else "likely"
+        sure = "Very likely" if chance < 1e-3 else "Likely"
         level = finding.level
         # The data cannot show whether lengths are too long by mistake or on purpose.
         if chance < CERTAIN and finding.rule != TOO_LONG:
-            sure = "almost certain"
+            sure = "Almost certain"
             level = "error"
         why = f"{inside or 'none'} of the {others} could be padding"
-        message = f"{finding.message} This is {sure}, because {why}."
+        message = f"{finding.message} How sure is this? {sure}: {why}."
         return replace(finding, level=level, message=message)
     if finding.rule == TOO_LONG and (chance < SURE or not inside):
         why = f"data; {others} cannot rule this out"
