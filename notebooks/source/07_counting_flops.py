@@ -31,8 +31,7 @@
 # ## How much work is padding?
 #
 # We count *FLOPs*, floating-point operations: each multiplication or addition is one. Most of an RNN's work is in
-# matrix products. Let us send six sequences of lengths 9, 8, 6, 4, 3 and 2 through `LSTM(3, 7)`, which has 3 inputs and
-# a state of 7 numbers. If the batch is padded, the matrix products of the forward pass take 30,240 FLOPs.
+# matrix products. Let us send six sequences of lengths 9, 8, 6, 4, 3 and 2 through `LSTM(3, 7)`, which has 3 inputs and a hidden state of 7 numbers. If the batch is padded, the matrix products of the forward pass take 30,240 FLOPs.
 
 # %%
 import torch
@@ -207,7 +206,7 @@ for needed in (False, True):
 x.requires_grad = False
 
 # %% [markdown]
-# So we can count an RNN's whole training step, for any lengths. With 40 % of padding, packing does save about 40 % of
+# So we can count an RNN's whole training step, for any lengths. With 40 % padding, packing does save about 40 % of
 # the FLOPs. Now for the second half of our sentence: is training 40 % faster, too?
 #
 # ## Does the clock agree?
@@ -234,9 +233,9 @@ ask("half the flops")
 # %% [markdown]
 # **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them.
 # We compute a ratio in each round, and show the median. Half of the ratios lie between the *quartiles*. A method is
-# *clearly* faster if a 95 % interval of the ratio, drawn from the rounds, excludes 1. Otherwise, tables show *not
-# clear* or *no clear difference*. A caption's last line names the conditions, such as the machine, the number of
-# threads, and the load from other programs.
+# *clearly* faster if a 95 % confidence interval for the median ratio, computed from the rounds, excludes 1.
+# Otherwise, tables show *not clear* or *no clear difference*. A caption's last line names the conditions, such as the
+# machine, the number of threads, and the load from other programs.
 
 # %%
 from packviz.studies import savings

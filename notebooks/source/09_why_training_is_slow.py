@@ -408,7 +408,7 @@ if platform.libc_ver()[0] == "glibc":
 #
 # <details><summary>And on a GPU?</summary>
 #
-# The user on the forum had one, with torch 1.12. There, NVIDIA's cuDNN runs a packed RNN in one call, so the loop
+# The user on the forum had a GPU, with torch 1.12. There, NVIDIA's cuDNN runs a packed RNN in one call, so the loop
 # over time steps should be absent. What remains is pad, whose slices do not depend on the device: for d distinct
 # lengths, its backward pass launches 7d − 3 kernels. So our answer for the LSTM is about CPUs only. The one for pad
 # holds for both, but we have not timed it on a GPU. ([#149194](https://github.com/pytorch/pytorch/issues/149194) has

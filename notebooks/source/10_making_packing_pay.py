@@ -233,8 +233,8 @@ for weight in (10, 100):
 #
 # </details>
 #
-# The states survive, then, and so do gradients: with f = 1, that of c passes through the padding unchanged. In a
-# bidirectional RNN, one enemy is left: the reverse direction, which meets the padding *first*. So we run each
+# The states survive, then, and so do gradients: with f = 1, the gradient of c passes through the padding unchanged.
+# In a bidirectional RNN, one enemy is left: the reverse direction, which meets the padding *first*. So we run each
 # direction by itself. (Each layer, too: layer 2 cannot start before both directions of layer 1 are done.) For the
 # reverse one, one more index turns each sequence round on its own, and its padding comes last again. Here is a
 # sequence d of two steps:
@@ -349,7 +349,7 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 # for both, it is still 28 times as fast. <!-- recorded --> The price is memory. *run* needs about 45 % more than
 # packed, though only half as much as padded. <!-- recorded -->
 #
-# All that was one model, and one kind of lengths.
+# All that was one model, and one pattern of lengths.
 #
 # ## Were we lucky?
 #
