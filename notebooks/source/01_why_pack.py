@@ -119,9 +119,9 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # an answer for each cell, for a tagger
 
 # %% [markdown]
-# And here are the ten lines, in plain PyTorch. Each comment begins with the shape of its line's result. The first
-# six, and then `linear(h_n[0])`, are our classifier. The last four make a tagger of it, which later pages need.
-# Today, you may skim them.
+# And here are the ten lines, in plain PyTorch. The comments give the shapes of the results. (A packed batch keeps its
+# real cells in `data`.) The first six, and then `linear(h_n[0])`, are our classifier. The last four make a tagger of
+# it, which later pages need. Today, you may skim them.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -146,10 +146,10 @@ print("h_n:", tuple(h_n.shape), "  the tagger's loss:", round(loss.item(), 2))
 # each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`,
 # which has nothing to do with our review c, can wait for notebook 03.)
 #
-# Now look again. A line of its own, a list of lengths, an odd `enforce_sorted=False` (notebook 02 explains it), and
-# all that to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and give `embedded`
-# to the LSTM directly. The classifier still runs, and `h_n` has the shape that it had. But now the LSTM reads the
-# padding, and c has three cells of it.
+# Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False` (notebook 02
+# explains it). All that, to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and
+# give `embedded` to the LSTM directly. The classifier still runs, and `h_n` has the shape that it had. But now the
+# LSTM reads the padding, and c has three cells of it.
 
 # %% tags=["claims"]
 assert (x.shape, embedded.shape, packed.data.shape) == ((4, 5), (4, 5, 6), (14, 6))

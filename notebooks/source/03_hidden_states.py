@@ -94,9 +94,9 @@ comparison
 # First the outputs. Only hatched cells show a number. (Never mind its size: packing leaves zeros there.) At the 14
 # real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
 #
-# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
-# contains, by 194 %. (The panel showed one number of three.) That is nearly twice as much as anything in the right
-# `c_n`. So of c's seven vectors, two survive: its two real outputs.
+# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, more than in the panel,
+# which showed only one of three numbers. `c_n`, which no output contains, is off by 194 %, nearly twice as much as
+# anything in the right `c_n`. So of c's seven vectors, two survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,
@@ -291,10 +291,10 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # because every state has read padding. (With two bidirectional layers, the forward half is spoilt, too.) For all
 # these, you pack.
 #
-# Even in a packed batch, take care where you look in `output`. Two popular places hold no final state. One is
-# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`. In a
-# packed row, this direction *starts* there, so it has read only one step. It ends at step 0. So its final state is
-# the reverse half of `output[:, 0]`. (The table has all cases, if you need them.)
+# Even in a packed batch, take care where you look in `output`. Two popular places mislead. One is `output[:, -1]`,
+# which is padding for all but the longest sequences. The other is the reverse half at `len-1`. In a packed row, this
+# direction *starts* there, so it has read only one step. It ends at step 0. So its final state is the reverse half of
+# `output[:, 0]`. (The table has all cases, if you need them.)
 
 # %%
 truth_table("LSTM", PLACES)

@@ -49,9 +49,9 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part whose cost shows only in the backward pass of the whole? By its absence. First we replaced pad,
-# then pack as well, and finally the LSTM, each with something faster that gives the same results. What each replacement
-# saves is roughly the time of its part. (The last is `pv.run`, the subject of notebook 10.)
+# How do you time a part whose backward pass is scattered over hundreds of small operators? By its absence. First we
+# replaced pad, then pack as well, and finally the LSTM, each with something faster that gives the same results. What
+# each replacement saves is roughly the time of its part. (The last is `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -114,10 +114,10 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # %% [markdown]
 # 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs
 # 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not
-# the slice. It is the whole tensor that the slice was cut from. So autograd copies the *whole* padded gradient (48
-# cells), in order to take the slice's part out. Then it fills a *whole* packed tensor with zeros (26), puts the slice
-# into it, and adds the *whole* to the gradient from the first row (26 more). Only the other 36 are the slice itself:
-# 12 cells, copied three times.
+# the slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros
+# (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). And the
+# padded side? The slice was written into the whole padded tensor, so that tensor's gradient is copied, *whole* (48).
+# Only the other 36 are the slice itself: 12 cells, copied three times. (The last row's slice is copied only once.)
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -222,8 +222,8 @@ assert not recorded or profile.exponent(T, [count.pad.backward.bytes for count i
 assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8", "3.2"]
 
 # %% [markdown]
-# 4.4 is near enough, and even 3.2. (Its 256 steps took longer here than in the chart: 9.9 seconds, not 7.9.) But 7.8?
-# That is too much in either recording. <!-- recorded --> Notebook 08 showed the place: from 224 to 256 steps, the
+# 4.4 is near enough, and so is 3.2. But 7.8? <!-- recorded --> (The chart at the top agrees: from 998 ms to
+# 7,930.) <!-- recorded --> Notebook 08 showed the place: from 224 to 256 steps, the
 # time nearly triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain it, because
 # both grow smoothly. Something else sets in there, and our bytes do not show it.
 

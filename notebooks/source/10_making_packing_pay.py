@@ -234,10 +234,10 @@ for weight in (10, 100):
 # </details>
 #
 # The states survive, then, and so do gradients: with f = 1, the gradient of c passes through the padding unchanged.
-# In a bidirectional RNN, one enemy is left: the reverse direction, which meets the padding *first*. So we run each
-# direction by itself. (Each layer, too: layer 2 cannot start before both directions of layer 1 are done.) For the
-# reverse one, one more index turns each sequence round on its own, and its padding comes last again. Here is a
-# sequence d of two steps:
+# In a bidirectional RNN, one problem is left. The reverse direction meets the padding *first*, so each sequence would
+# begin in another rectangle. So we run each direction by itself. (Each layer, too: layer 2 cannot start before both
+# directions of layer 1 are done.) For the reverse one, one more index turns each sequence round on its own, and its
+# padding comes last again. Here is a sequence d of two steps:
 #
 # ```text
 # d0 d1  ·  ·  ·    →    d1 d0  ·  ·  ·
@@ -353,9 +353,9 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 #
 # ## Were we lucky?
 #
-# We timed 45 other batches, none of which we had used when we wrote `run`'s rule. *auto* is `run` with the method that
-# it chooses. How often is a training step *clearly* faster or slower than torch's? (If the rounds disagree, it is
-# neither.)
+# We timed 45 other, smaller batches, none of which we had used when we wrote `run`'s rule. *auto* is `run` with the
+# method that it chooses. How often is a training step *clearly* faster or slower than torch's? (If the rounds
+# disagree, it is neither.)
 
 # %%
 untuned = methods.STUDY.load("untuned_cpu.json")
@@ -366,9 +366,9 @@ methods.verdicts(untuned)
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
 # times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has
-# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600, so they
-# say nothing about large ones. (Even setup B at 32 steps has 16,384, and there, `run` saved only a fifth.) <!--
-# recorded --> In so few cells, there is little to save, and sorting, cutting and freezing take time of their own.
+# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600. (Even
+# setup B at 32 steps has 16,384, and there, `run` saved only a fifth.) <!-- recorded --> In so few cells, there is
+# probably too little to save, because sorting, cutting and freezing take time of their own.
 #
 # So `pv.run` is always as right as packing. It is not always faster than padding. Where it is not, you would switch for
 # the right final states, and not for speed.
@@ -460,7 +460,8 @@ checks.cheapest_staircase(twelve, my_cuts, call=10)
 # - price a cut: it costs a call and saves cells,
 # - hold the state of an LSTM still through the padding, and thank rounding for it.
 #
-# One line, then, always? We have seen batches where it lost. How would you know whether yours is one of them?
+# One line, then, always? We have seen it lose once, and often gain nothing. How would you know whether yours is one
+# of them?
 #
 # Next: [11 Should you pack?](11_should_you_pack.ipynb). Back: [09 Why training is
 # slow](09_why_training_is_slow.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -132,8 +132,9 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through
 # the LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which
-# this is no error. It then writes one whole LSTM, good for any T, but keeps the size that was counted, in a reshape
-# to five. That is where Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
+# this is no error. The file gets one whole LSTM of ONNX, good for any T. But after it comes a reshape, with the
+# counted five. That is where Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have
+# known.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -225,8 +226,9 @@ thrifty
 # Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk. And below the
 # table, every tool gets the same line: the one with the `if`.
 #
-# And look how near the two wrong graphs come to passing: right for another T, right for another B. Those two test
-# batches had equal lengths, like the example. Only a test with *different* lengths catches such a graph.
+# And look how near the two wrong graphs come to passing: right for another T, right for another B. In those two test
+# batches, all lengths were equal, so the model did not pack either. Only a test with *different* lengths catches such
+# a graph.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
@@ -240,9 +242,9 @@ for tool, answers in thrifty.answers.items():
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This time, the tagger can
-# betray a graph: `pad_packed_sequence` puts zeros at the padding, a graph that forgets the lengths does not, and
-# `check_static` compares those cells, too. The five tools again get the example with equal lengths.
+# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. This tagger can expose a
+# wrong graph. At the padding, its LSTM's output is zero. A graph that forgets the lengths has something else there,
+# and `check_static` compares those cells, too. The five tools again get the example with equal lengths.
 
 
 # %%
