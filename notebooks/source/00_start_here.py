@@ -11,7 +11,7 @@
 # After this page, you can read our pictures, tell whether your installation works, and choose the notebook to read
 # next. You need to know Python and the basics of PyTorch. You do not need a GPU.
 #
-# Time: 8 minutes. To run a cell, press <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+# Time: 10 minutes. To run a cell, press <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 #
 # ## Who wrote the other five?
 #
@@ -81,25 +81,25 @@ assert panel.layout == pv.Layout([5, 3, 2])
 #
 # | notebook | the question it answers | time |
 # |---|---|---|
-# | `00_start_here` | What is in these notebooks, and does your installation work? | 8 min |
-# | [`01_why_pack`](01_why_pack.ipynb) | Padding costs time. Is that all it costs? | 18 min |
+# | `00_start_here` | What is in these notebooks, and does your installation work? | 10 min |
+# | [`01_why_pack`](01_why_pack.ipynb) | Padding costs time. Is that all it costs? | 20 min |
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 20 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
 # | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 20 min |
-# | [`05_alignment`](05_alignment.ipynb) | How do padding and states get where they belong? | 18 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do padding and states get where they belong? | 20 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do ten lines become a model that trains, and how do you check it? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and does the clock agree? | 20 min |
-# | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
+# | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 20 min |
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 20 min |
 # | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
-# | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 17 min |
+# | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 20 min |
 # | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a batch of sequences of different lengths, and still compute the right gradient? | 15 min |
 # | [`13_static_graphs`](13_static_graphs.ipynb) | What do compilers and exporters make of a model that packs, and are their results right? | 20 min |
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Each notebook has an exercise. Replace the `...` with your answer and run the cell, which then checks it. The folder
-# `solutions` contains the same notebooks with the exercises solved.
+# Each notebook has an exercise, which may take five minutes more. Replace the `...` with your answer and run the
+# cell, which then checks it. The folder `solutions` contains the same notebooks with the exercises solved.
 #
 # ## Exercise
 #

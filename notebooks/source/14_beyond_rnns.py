@@ -11,7 +11,7 @@
 # After this page, you can put several documents into one row without mixing them, say what that costs, and find out
 # what True means in somebody's mask.
 #
-# Time: 20 minutes. You can start with this page.
+# Time: 20 minutes, and 5 for the exercise. You can start with this page.
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> and <b>mask</b>, for a model without an RNN</summary>
 #
