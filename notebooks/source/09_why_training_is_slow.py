@@ -79,6 +79,8 @@ assert sums[0] < sums[-1]
 assert sums[-1] > 0.8  # at the longest
 replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point in recorded_parts.points]
 assert [point.steps for point in recorded_parts.points] == [64, 128, 256]
+milliseconds = [round(1000 * recorded_parts.timing(point).median(parts.TORCH)) for point in recorded_parts.points]
+assert milliseconds[1:] == [998, 7930]
 assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
@@ -106,6 +108,7 @@ panel.distinct.value = 3
 if profile.count([5, 4], features=1).pad.formula is None:
     assert [o.bytes for o in pad.backward.operators if o.name == "copy_"][::2] == [48 * 4] * 6
     assert panel.shown.written[1] == 48 + 26 + 26 + 3 * 12 == 136
+    assert panel.shown.written[2] == 48 + 26 + 26 + 6
     panel.distinct.value = 6
     assert (panel.shown.total, panel.shown.layout.n_real) == (654, 27)
     panel.distinct.value = 3

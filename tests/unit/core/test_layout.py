@@ -330,8 +330,8 @@ def test_what_is_no_packed_sequence_is_refused(thing):
         ([[0, 0], [0, 0]], "the mask has no real cell; if it is True at padding, pass mask == 0"),
         ([[1, 2]], "{} of shape (1, 2) holds values other than 0 and 1"),
         ([[1.0, NAN]], "{} of shape (1, 2) holds values other than 0 and 1"),
-        (np.ones((0, 3)), "{} of shape"),
-        (np.ones((3, 0)), "{} of shape"),
+        (np.ones((0, 3)), "{} of shape (0, 3) is not a mask (B, T)"),
+        (np.ones((3, 0)), "{} of shape (3, 0) is not a mask (B, T)"),
     ],
 )
 def test_wrong_masks_are_refused(mask, message):
