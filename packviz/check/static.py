@@ -108,7 +108,7 @@ class StaticCheck(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table, with a row for each backend, and the reasons below it."""
+        """The table, with a row for each backend, and the reasons folded below it."""
         rows = []
         said: dict[str, dict[str, None]] = {}  # the backends of each note, in order
         for backend, answers in self.answers.items():
@@ -117,10 +117,11 @@ class StaticCheck(Tabled):
                 for part in (answer.reason, answer.where, answer.fix):
                     said.setdefault(part, {})[backend] = None
         notes = [f"{', '.join(backends)}: {part}" for part, backends in said.items() if part]
-        if self.size:
-            notes.append(f"! A size depends on the lengths: {self.size}")
+        size = [f"! A size depends on the lengths: {self.size}"] if self.size else []
         title = f"{self.title}: {self.verdict}"
-        return Table(rows, ["backend", *QUESTIONS.values()], title, notes, form="<  <")
+        head = ["backend", *QUESTIONS.values()]
+        folded = ["Reasons, lines of code and remedies:", *notes] if notes else []
+        return Table(rows, head, title, size, folded=folded, form="<  <")
 
 
 def check_static(
