@@ -14,13 +14,14 @@
 # ## Four reviews as one tensor
 #
 # The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us until notebook 06. The
-# one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged
-# edge. So every row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it
-# in all our pictures. One time step of one row is a *cell*.
+# one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged edge. So every row is
+# filled up to the length of the longest. What is filled in is called *padding*, and we hatch it in all our pictures.
+# One time step of one row is a *cell*.
 #
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
-# padding? (More is impossible, because the longest row is always full.) Then press *Pack it*, and see how many cells
-# are left. (Only count the cells. Their order, and the lists of numbers, are a story for notebook 02.)
+# padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then press *Pack
+# it*, and see how many cells are left. (Only count the cells. Their order, and the lists of numbers, are a story for
+# notebook 02.)
 
 # %%
 import packviz as pv
@@ -82,9 +83,9 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # the same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise: shuffle,
 # sort a few hundred sentences at a time, and shuffle the batches.
 #
-# Packing would remove the last 14 %, too. But sorting has already removed most of the waste. So waste alone is a weak
-# reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral* into
-# *positive*, unless something in the model *reads* it.
+# Packing would remove all of it, the 64 % as well as the 14 %. But bucketing gets most of that for little. So waste
+# alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral*
+# into *positive*, unless something in the model *reads* it.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_real for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
@@ -95,17 +96,16 @@ assert len(as_they_come) == 2 * sum(b.max_len >= 33 for b in as_they_come) == 16
 assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 
 # %% [markdown]
-# ## The whole model in ten lines
+# ## Our model in plain PyTorch
 #
 # Our suspect is an LSTM. Like every *recurrent neural network* (RNN), it reads one time step after another, and after
-# each it updates a short vector, its *state*: all that it remembers. Its *gates*, numbers between 0 and 1, decide how
-# much of the old state to keep, and how much to add. What is added comes from the word, the old state and some
-# biases.
+# each it updates a short vector, its *state*: all that it remembers. (An LSTM has two such vectors, and notebook 03
+# tells them apart.) Its *gates*, numbers between 0 and 1, decide how much of the old state to keep, and how much to
+# add. What is added comes from the word, the old state and some biases.
 #
-# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
-# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Ours is a
-# classifier. First come its layers. Their weights are random, so what the model says about a review means nothing.
-# But it had better say the same thing twice.
+# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns each review's *final state*
+# into three scores, one each for *negative*, *neutral* and *positive*. The weights are random, so what the model says
+# about a review means nothing. But it had better say the same thing twice.
 
 # %%
 import torch
@@ -116,12 +116,10 @@ torch.manual_seed(1)
 embedding = torch.nn.Embedding(10, 6, padding_idx=0)  # token 0 is the padding, and its vector is zero
 lstm = torch.nn.LSTM(input_size=6, hidden_size=8, batch_first=True)
 linear = torch.nn.Linear(8, 3)
-tags = torch.randint(3, (4, 5))  # an answer for each cell, for a tagger
 
 # %% [markdown]
-# And here are the ten lines, in plain PyTorch. The comments give the shapes of the results. (A packed batch keeps its
-# real cells in `data`.) The first six, and then `linear(h_n[0])`, are our classifier. The last four make a tagger of
-# it, which later pages need. Today, you may skim them.
+# Here is what it does with our batch, in six lines, one of which packs. The comments give the shapes of the results. (A
+# packed batch keeps its real cells in `data`.)
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -130,34 +128,27 @@ x = pad_sequence(sequences, batch_first=True)                              # (4,
 embedded = embedding(x)                                                    # (4, 5, 6)
 packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
 packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
-output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
-scores = linear(output)                                                    # (4, 5, 3)
-mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
-loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 
-loss.backward()
-print("h_n:", tuple(h_n.shape), "  the tagger's loss:", round(loss.item(), 2))
+print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 
 # %% [markdown]
-# Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so
-# the LSTM reads 14 cells. (The tagger pads again, and then needs a mask, to keep the padding out of its loss.)
+# Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so the
+# LSTM reads 14 cells.
 #
-# What matters to our classifier is `h_n`. It holds each sequence's *final state*, a summary of all that was read, for
-# each layer. Ours has one layer, so the scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`,
-# which has nothing to do with our review c, can wait for notebook 03.)
+# `h_n` holds each sequence's final state, a summary of all that was read, for each layer. Ours has one layer, so the
+# scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`, which has nothing to do with our review c,
+# is the second vector. It can wait.)
 #
 # Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False` (notebook 02
 # explains it). All that, to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and
-# give `embedded` to the LSTM directly. The classifier still runs, and `h_n` has the shape that it had. But now the
-# LSTM reads the padding, and c has three cells of it.
+# give `embedded` to the LSTM directly. It runs, and `h_n` has the shape that it had. This is the model of our case. Now
+# the LSTM reads the padding, and c has three cells of it.
 
 # %% tags=["claims"]
 assert (x.shape, embedded.shape, packed.data.shape) == ((4, 5), (4, 5, 6), (14, 6))
-assert (packed_output.data.shape, h_n.shape, output.shape) == ((14, 8), (1, 4, 8), (4, 5, 8))
-assert (scores.shape, mask.shape, loss.shape) == ((4, 5, 3), (4, 5), ())
+assert (packed_output.data.shape, h_n.shape) == ((14, 8), (1, 4, 8))
 assert panel.lengths == tuple(map(len, sequences))
 unpacked = lstm(embedded)
-assert unpacked[0].shape == output.shape
 assert unpacked[1][0].shape == h_n.shape
 assert not embedding.weight[0].any()
 
@@ -165,11 +156,14 @@ assert not embedding.weight[0].any()
 # ## Who changed the review?
 #
 # The weights stay as they are, and so do the two words of c. Only its company changes: c alone, beside a, beside d,
-# beside b, and beside all three. (The function leaves out the line that packs, unless you say `pack=True`.) Row a is
-# the mildest company. It has three words, so c gets a single step of padding: one vector of zeros.
+# beside b, and beside all three. Row a is the mildest company. It has three words, so c gets a single step of padding:
+# one vector of zeros.
 
 # %%
 ask("one step of padding")
+
+# %% [markdown]
+# The function below does what our six lines do, but it packs only if you say `pack=True`.
 
 # %%
 a, b, c, d = sequences
@@ -202,9 +196,10 @@ for name, state in states.items():
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 # (The picture has the distances themselves. We divide them by the size of *c alone*, its Euclidean norm.)
 #
-# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. Its
-# gates work as they always do: they let go of a part of the old state, and add something computed from that state
-# and the biases alone. So each blank word rewrites a part of the memory.
+# How can nothing do so much? An LSTM cannot recognise padding. (`padding_idx=0` keeps that vector at zero, but tells
+# the LSTM nothing.) To it, a vector of zeros is a word like any other. Its gates work as they always do: they let go of
+# a part of the old state, and add something computed from that state and the biases alone. So each blank word rewrites
+# a part of the memory.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,
@@ -212,8 +207,7 @@ for name, state in states.items():
 # nothing: *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its final state
 # is that of c alone.
 #
-# A state has moved. But has an answer changed? We give these states to `linear`, and call its three scores
-# *negative*, *neutral* and *positive*.
+# A state has moved. But has the verdict changed? We give these states to `linear`:
 
 # %%
 labels = ["negative", "neutral", "positive"]
@@ -223,7 +217,7 @@ for name, state in states.items():
 # %% [markdown]
 # Case settled. *Neutral* is what the model says about these two words. *Positive* is what it says about the two words
 # and some steps of nothing. It was b, the longest review, that added those steps, and even d would have been enough.
-# The line that prevents the next case is the fifth of the ten:
+# The line that prevents the next case is the fifth of our six:
 #
 # ```python
 # packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
@@ -232,7 +226,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# So padding spoils everything, and packing costs nothing? That goes too far.
+# But who trains the model? Our six lines only ask it.
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}
@@ -244,6 +238,37 @@ beside_b, beside_all = (states[f"padded, beside {name}"] for name in ("b (5 step
 assert torch.allclose(beside_b, beside_all, atol=1e-6)
 alone_output = lstm(embedding(c)[None])[0]
 assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
+
+# %% [markdown]
+# ## What does training add?
+#
+# A *loss*, which says how far the answers are from the right ones. For our classifier, that would be one more line:
+# `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after *every* word, to find the names in a
+# text, for example. Such a model is called a *tagger*. It scores the LSTM's `output`, which has the state at each step,
+# and so the padding has to come back. A tagger needs four more lines:
+
+# %%
+tags = torch.randint(3, (4, 5))  # the right answers, made up like the weights
+output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+scores = linear(output)                                                    # (4, 5, 3)
+mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+
+print("loss:", round(loss.item(), 2))
+
+# %% [markdown]
+# `pad_packed_sequence` puts the padding back, so that each review has its row again. The mask then keeps the padding
+# out of the loss, because there is no right answer for a word that nobody wrote.
+#
+# Six lines and four: these are *the ten lines*. Each of the next pages opens with them, folded, marks its own, and
+# takes them apart.
+#
+# So padding spoils everything, and packing costs nothing? That goes too far.
+
+# %% tags=["claims"]
+assert output.shape == (4, 5, 8)
+assert (scores.shape, mask.shape, loss.shape) == ((4, 5, 3), (4, 5), ())
+assert unpacked[0].shape == output.shape
 
 # %% [markdown]
 # ## What people get wrong
@@ -275,9 +300,9 @@ checks.same_scores(my_scores, sequences)
 # ## You can now
 #
 # tell two evils apart, and cure both. Against waste, let similar lengths share a batch. Against a final state that
-# depends on its neighbours, pack. And you know the ten lines that the next pages take apart.
+# depends on its neighbours, pack. (For some models there is another cure, which notebook 03 finds.)
 #
-# One thing we have not looked at. In the ten lines, the packed `data` has 14 rows. In which order? What packing
+# One thing we have not looked at. The packed `data` has 14 rows. In which order? What packing
 # returns looks so wrong at first sight that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)
