@@ -10,7 +10,7 @@
 #
 # After this page, you can read any packed sequence, and answer this bug report in one sentence.
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes.
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> and <b>output</b></summary>
 # <pre>
@@ -51,7 +51,7 @@ BatchPanel([3, 5, 2, 4])
 # height of each column: how many sequences have a step t. And that answers the bug report. There is one length for
 # each sequence, and one batch size for each time step. Five steps, five numbers.
 #
-# Does torch agree? We give it the two small sequences:
+# Does torch agree? We give it the two small sequences of your guess:
 
 # %%
 import torch
@@ -97,9 +97,10 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # %% [markdown]
 # ## Who would want this order?
 #
-# The RNN. Each state depends on the one before, so its steps have to wait for each other. The sequences need not. So an
-# RNN computes step t of all sequences at once, and needs the inputs of a step together, as the rows of one matrix. In
-# packed order, this matrix is a slice, and sequences that have ended are not in it.
+# The RNN. Within a sequence, each state depends on the one before, so the steps must be computed one by one. But the
+# sequences do not depend on each other. So an RNN computes step t of all sequences at once, and needs the inputs of a
+# step together, as the rows of one matrix. In packed order, this matrix is a slice, and sequences that have ended are
+# not in it.
 #
 # That is all we need to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, which
 # computes this at each step: `h = tanh(W @ x + U @ h + biases)`. W is `weight_ih_l0`, and U is `weight_hh_l0`. In the
@@ -127,21 +128,16 @@ print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 # Equal to torch's. So the longest sequence comes first for a reason: the sequences still running are always in the
 # first `size` rows. `h[size:]` holds the others, and they stay as they are.
 #
-# And one sequence after another? We look closer at where each cell would have to go:
-
-# %%
-pv.show([3, 5, 2, 4], flat=True)
-
-# %% [markdown]
-# Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row, they are neighbours. In the bottom row, they lie
-# scattered, and an RNN would have to collect them for each step. (Varlen attention, which [notebook
-# 14](14_beyond_rnns.ipynb) explains, reads the bottom row.)
+# And one sequence after another? In packed order, the cells of step 1 (`b1`, `d1`, `a1` and `c1`) are rows 4 to 7. In
+# the order a, b, c, d, they would be rows 4, 11, 1 and 9, and an RNN would have to collect them again for each step.
+# (Varlen attention, which [notebook 14](14_beyond_rnns.ipynb) explains, does read a batch in that order.)
 #
 # One thing should worry you, though. The batch has been sorted, and nobody asked you whether you minded.
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
 places = pv.Layout([3, 5, 2, 4]).flat_rows.tolist()  # in the flat order, of each row of data
+assert places[4:8] == [4, 11, 1, 9]  # b1, d1, a1 and c1
 for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more than one cell
     step = sorted(places[start:stop])
     assert step != list(range(step[0], step[0] + len(step)))
@@ -149,19 +145,8 @@ for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more tha
 # %% [markdown]
 # ## In which order do the results come back?
 #
-# This time, we do not sort. Our batch holds the numbers 0 to 19, so that you can recognise each cell. By default,
-# torch refuses it:
-
-# %%
-x = torch.arange(20.0).reshape(5, 4)  # time first, as torch expects by default: each column is a sequence
-try:
-    pack_padded_sequence(x, [3, 5, 2, 4])
-except RuntimeError as error:
-    print(error)
-
-# %% [markdown]
-# So we tell torch not to insist. With `enforce_sorted=False`, it sorts for you. (You can ignore the remark about
-# ONNX, a file format for models: [notebook 13](13_static_graphs.ipynb) exports unsorted batches.)
+# This time, we do not sort. By default, torch then stops with an error: "`lengths` array must be sorted in decreasing
+# order". With `enforce_sorted=False`, it sorts for you.
 #
 # That is how we packed in notebook 01. There, we took row 2 of `h_n` for the state of c, and settled a case with it.
 # Did we read the right row?
@@ -170,39 +155,42 @@ except RuntimeError as error:
 ask("order of h_n")
 
 # %%
+x = torch.arange(20.0).reshape(5, 4)  # time first, as torch expects by default: each column is a sequence
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
 pv.show(packed, indices=True)
 
 # %% [markdown]
-# torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, lists your
-# sequences in packed order. It is `[1, 3, 0, 2]`, so packed row 0 holds your sequence 1, which is b.
-# `unsorted_indices`, on the left, lists the packed rows in your order. It is `[2, 0, 3, 1]`, so your sequence 0, which
-# is a, is in packed row 2.
+# torch leaves itself two notes. (They were `None` above, because that batch was sorted already.) `sorted_indices`, on
+# the right, lists your sequences in torch's order. It is `[1, 3, 0, 2]`, so torch's first place holds your sequence 1,
+# which is b. `unsorted_indices`, on the left, goes the other way. It is `[2, 0, 3, 1]`, so your sequence 0, which is a,
+# is in torch's place 2.
 #
-# And `h_n`? We run an LSTM on the packed batch, and then on each sequence alone:
+# And `h_n`? We run an LSTM on the packed batch, and then on c alone:
 
 # %%
 torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=1, hidden_size=3)
 steps = x[..., None] / 20  # (5, 4, 1): one feature
-lengths = [3, 5, 2, 4]
-h_n = lstm(pack_padded_sequence(steps, lengths, enforce_sorted=False))[1][0]  # (1, 4, 3)
-for row, n in enumerate(lengths):
-    alone = lstm(steps[:n, row])[1][0]
-    print(f"row {row} of h_n is that of {'abcd'[row]} alone:", torch.allclose(h_n[:, row], alone, atol=1e-6))
+h_n = lstm(pack_padded_sequence(steps, [3, 5, 2, 4], enforce_sorted=False))[1][0]  # (1, 4, 3)
+alone = lstm(steps[:2, 2])[1][0]  # the two steps of c
+print("row 2 of h_n is that of c alone:", torch.allclose(h_n[:, 2], alone, atol=1e-6))
 
 # %% [markdown]
 # Row 2 is c, so our case stays settled. torch has used its notes to put `h_n` back into your order. It does the same
 # with the padded output, and sorts the initial state if you pass one. You will rarely touch these notes yourself.
-#
-# (torch does not promise to keep the order of equally long sequences. On a CPU, torch 2.13 keeps it in batches of up to
-# 16. `pv.show(lengths)` always keeps it, and `pv.show(packed)` shows torch's own order.)
 #
 # So states and padded outputs come back in your order, as long as torch has its notes.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
 layout = pv.show(named).layout
+lengths = [3, 5, 2, 4]
+message = ""
+try:
+    pack_padded_sequence(x, lengths)
+except RuntimeError as error:
+    message = str(error)
+assert message.startswith("`lengths` array must be sorted in decreasing order")
 for row in range(4):
     states = [lstm(steps[:m, other])[1][0] for other, m in enumerate(lengths)]
     assert [torch.allclose(h_n[:, row], state, atol=1e-4) for state in states] == [row == other for other in range(4)]
@@ -250,21 +238,19 @@ assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 # %% [markdown]
 # ## Do you get back what you packed?
 #
-# It returns two tensors: the padded batch *and* the lengths. We pack the token ids of "Hello, sailor" and "Example",
-# and tags whose padding is −100, which `cross_entropy` ignores by default. Both tensors are one step wider than they
-# need to be. Then we pad again.
+# `pad_packed_sequence` returns two tensors: the padded batch *and* the lengths. We pack tags whose padding is −100,
+# which `cross_entropy` ignores by default. The tensor is one step wider than it needs to be. Then we pad again.
 
 # %%
-tokens = torch.tensor([[101, 7592, 1010, 11803, 102, 0], [101, 2742, 102, 0, 0, 0]])
 tags = torch.tensor([[0, 1, 2, 1, 0, -100], [0, 1, 0, -100, -100, -100]])
-packed = pack_padded_sequence(tokens, [5, 3], batch_first=True)
-packed_tags = pack_padded_sequence(tags, [5, 3], batch_first=True)
-print("tokens:", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple(tokens.shape))
-print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist())
+packed = pack_padded_sequence(tags, [5, 3], batch_first=True)
+padded, lengths = pad_packed_sequence(packed)
+print("tags:", tuple(padded.shape), "from", tuple(tags.shape))
+print("tags of row 1:", padded[:, 1].tolist())
 
 # %% [markdown]
-# A `(2, 6)` tensor went in, and a `(5, 2)` tensor came out. And the tags of row 1 now end in two zeros. Three things
-# have changed on the way:
+# A `(2, 6)` tensor went in, and a `(5, 2)` tensor came out. And look at row 1. Its tags are 0, 1 and 0. The two zeros
+# after them were −100, and nothing tells them from a tag. Three things have changed on the way:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.
@@ -274,14 +260,12 @@ print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1]
 # Three arguments bring back the tensor that we packed:
 
 # %%
-kept, lengths = pad_packed_sequence(packed_tags, batch_first=True, total_length=6, padding_value=-100)
+kept, lengths = pad_packed_sequence(packed, batch_first=True, total_length=6, padding_value=-100)
 print("equal:", torch.equal(kept, tags), "  lengths:", lengths.tolist())
 
 # %% tags=["claims"]
-assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
-assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
-assert pad_packed_sequence(packed)[0].shape == (5, 2)
-assert pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist() == [0, 1, 0, 0, 0]
+assert padded.shape == (5, 2)
+assert padded[:, 1].tolist() == [0, 1, 0, 0, 0]
 assert torch.equal(kept, tags)
 back, lengths = pad_packed_sequence(pack_padded_sequence(pad_sequence([a, b]), [3, 2]))
 assert torch.equal(back, pad_sequence([a, b]))
@@ -297,13 +281,15 @@ else:
 assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3, 2, 1)
 
 # %% [markdown]
-# <details><summary>Three questions about lengths</summary>
+# <details><summary>Four questions about lengths</summary>
 #
 # - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. If they are on a
 #   GPU, `lengths.cpu()` waits until the GPU has caught up, so keep them on the CPU from the start.
 # - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
 # - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. The RNN or
 #   `pad_packed_sequence` does, with an unrelated message.
+# - *What if sequences are equally long?* torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
+#   batches of up to 16. `pv.show(lengths)` always keeps it, and `pv.show(packed)` shows torch's own order.
 #
 # </details>
 #

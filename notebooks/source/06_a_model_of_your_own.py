@@ -10,7 +10,7 @@
 # After this page, you can build a classifier and a tagger from the ten lines, and find the line that nobody warned you
 # about.
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes.
 #
 # <details><summary>Where we are in the ten lines: <b>all of them</b>, because today they grow</summary>
 #
@@ -31,8 +31,9 @@
 #
 # ## Who makes the batches?
 #
-# In training, a `DataLoader` collects the sequences of a batch, and by default it stacks them. Let us see how far that
-# gets us.
+# In training, a `DataLoader` collects the sequences of a batch. By default it stacks them, and raises an error if their
+# lengths differ. So we tell it how to build a batch, with a *collate function*: the first three of our lines. It must
+# return the lengths as well, because a padded tensor does not show where a sequence ends.
 
 # %% jupyter={"source_hidden": true}
 import torch
@@ -47,17 +48,8 @@ from packviz.lessons import ask, checks
 # %%
 ids, labels = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]], [0, 1, 0, 1]
 pairs = [(torch.tensor(s), label) for s, label in zip(ids, labels)]
-try:
-    next(iter(DataLoader(pairs, batch_size=4)))
-except RuntimeError as error:
-    print(error)
-
-# %% [markdown]
-# Not far. So we tell the loader how to build a batch, with a *collate function*: the first three of our lines. It must
-# return the lengths as well, because a padded tensor does not show where a sequence ends.
 
 
-# %%
 def collate(batch):
     sequences, labels = zip(*batch)
     lengths = torch.tensor([len(s) for s in sequences])
@@ -70,25 +62,25 @@ pv.show(x, lengths, batch_first=True, part="padded")
 # %% tags=["claims"]
 assert x.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]]
 assert lengths.tolist() == [3, 5, 2, 4]
+message = ""
+try:
+    next(iter(DataLoader(pairs, batch_size=4)))
+except RuntimeError as error:
+    message = str(error)
+assert message.startswith("stack expects each tensor to be equal size")
 
 # %% [markdown]
-# Many people leave the lengths out and count later: `(x != 0).sum(1)`. That goes wrong as soon as 0 is also a word. We
-# pass the right lengths. So may 0 be a word in our data?
-
-# %%
-ask("a token with the id of the padding")
-
-# %% [markdown]
-# With `padding_idx=0`, no word may have the id 0. Packing keeps the word, but the embedding never gives vector 0 a
-# gradient. All other words learn, and this one does not. So number your words from 1. (Without `padding_idx`, word 0
-# learns like any other, because the packed data contains no padding.)
+# Many people leave the lengths out and count later: `(x != 0).sum(1)`. That goes wrong as soon as 0 is also a word. And
+# even with the right lengths, an embedding with `padding_idx=0` never learns word 0, because vector 0 gets no gradient.
+# So number your words from 1.
 #
 # The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
 #
-# <details><summary>And is vector 0 zero?</summary>
+# <details><summary>More about vector 0</summary>
 #
-# The constructor `nn.Embedding(…, padding_idx=0)` makes it so, once. `from_pretrained` keeps whatever you load as
-# vector 0, and an initialisation of your own overwrites the zeros.
+# Without `padding_idx`, word 0 learns like any other, because packed data contain no padding. Is vector 0 zero? The
+# constructor `nn.Embedding(…, padding_idx=0)` makes it so, once. `from_pretrained` keeps whatever you load as vector 0,
+# and an initialisation of your own overwrites the zeros.
 #
 # </details>
 
@@ -134,7 +126,7 @@ class Classifier(nn.Module):
 
 
 # %% [markdown]
-# (Packing needs the lengths on the CPU, so we call `lengths.cpu()`.) Here is `h_n` for the first three sequences. The
+# Here is `h_n` for the first three sequences. The
 # arrows mark the direction:
 
 # %% jupyter={"source_hidden": true}
@@ -160,8 +152,8 @@ pv.draw.Ribbons("Which states does each row get from view, and from cat?", final
 
 # %% [markdown]
 # In memory, all forward states come first, and then all reverse ones. `view` leaves them there, and merely draws new
-# borders. Only the first and the last row hold a state of their own sequence. With three sequences, that looks almost
-# harmless. With 64, only two rows hold a state of their own. The other 62 are made of strangers.
+# borders. Only the first and the last row hold a state of their own sequence. In a batch of 64, the other 62 are made
+# of strangers.
 
 # %% tags=["claims"]
 for size in (2, 3, 4, 64):
@@ -176,8 +168,8 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 # ## Does it learn?
 #
 # The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
-# in the same batches every time. Then we show them 512 new sequences. (Folded: the data and an ordinary training
-# loop.)
+# in the same batches every time. Then we show them 512 new sequences. (Folded: the data, an ordinary training
+# loop, and the two runs.)
 
 
 # %% jupyter={"source_hidden": true}
@@ -211,7 +203,7 @@ def train(model, data, epochs=20, shuffle=False):
             print(f"  epoch {epoch + 1:2}  loss {sum(losses) / len(losses):.1f}")
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 torch.set_num_threads(1)  # on tensors this small, more threads only wait for each other
 joins = {"view": lambda h_n: h_n[-2:].view(h_n.shape[1], -1), "cat": lambda h_n: torch.cat([h_n[-2], h_n[-1]], dim=1)}
 known, new, models = examples(256, seed=0), examples(512, seed=1), {}
@@ -245,8 +237,7 @@ assert 0.6 < sum(hardly) / len(hardly) < 0.7
 # The model could memorise the neighbours because each sequence had the same ones in every epoch. With `shuffle=True`,
 # the same mistake looks like a model that is too small: its loss hardly falls at all.
 #
-# So there is the line: `h_n[-2:].view(B, -1)`. To catch this mistake, we need neither labels nor
-# training.
+# So there is the line: `h_n[-2:].view(B, -1)`. To catch this mistake, we need neither labels nor training.
 #
 # ## Does a prediction depend on its neighbours?
 #
@@ -268,15 +259,16 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Note that `y` was not used. The check finds the mistake even in an untrained model. Write such a check for every
+# Write such a check for every
 # sequence model, and call `model.eval()` first if there is dropout or BatchNorm. But it looks at predictions only,
 # and a *loss* can go wrong, too.
 #
 # ## What if every word has a label?
 #
-# A tagger needs our last four lines. Its loss should compare each word with its own tag, and read no padding. There
-# are three common ways to do it, and a fourth, which is one too many. The folded cell builds a small tagger. In the
-# padding, its targets are −100, which torch's `cross_entropy` ignores by default.
+# A tagger needs our last four lines. Its loss should compare each word with its own tag, and read no padding. There are
+# three common ways to do it, and a fourth, which is one too many. The folded cell builds a small tagger. `packed` is
+# the LSTM's output, and `output` is the same, padded. `tags` are the labels, padded with −100, which torch's
+# `cross_entropy` ignores by default. `targets` are the same labels, packed.
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(1)
@@ -299,7 +291,7 @@ print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 # Three agree, and the fourth is plausible. But `packed.data` goes by time step, and `tags[mask]` by sequence. So 13 of
 # 14 words are compared with another word's tag. Pack both, or mask both.
 #
-# The loss is right. How good is the tagger? Careful: which cells do you count?
+# The loss is right. Now suppose that a tagger is trained. How good is it? Careful: which cells do you count?
 
 # %%
 ask("accuracy over the padding")
@@ -313,9 +305,9 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 
 # %% [markdown]
 # 32 % or 99 %, for one and the same tagger! A third of the cells are words, and 97 % of a third is 32 %. In the
-# padding, `pad_packed_sequence` leaves zeros. So the linear layer says the same in every cell there: all wrong, or
-# all right. (Labels of −100, like ours, always count as wrong.) The right number is `(head(output).argmax(2) ==
-# tags)[mask].float().mean()`.
+# padding, `pad_packed_sequence` leaves zeros. So the linear layer gives the same tag to every cell there. If it is 0,
+# all the padding counts as right, and that adds 67 %. If not, it adds nothing. The right number is
+# `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
 # A wrong summary, a wrong order, a wrong count: torch objects to none of them. Other mistakes sit in the batch,
 # before any model reads it.
@@ -337,10 +329,9 @@ for mistake, (batch, n) in spoilt.items():
     print(f"{mistake:24}", ", ".join(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)))
 
 # %% [markdown]
-# Four are found, and one is suspected. `diagnose` looks for the value that repeats at the ends of rows, and compares
-# the lengths with the places where this value begins. (*Undecided*: in the first batch, three rows end in zeros, and
-# yet every length is 5. These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you
-# decide.)
+# Four are found. The first is only suspected, hence *undecided*: three rows end in zeros, and yet every length is 5.
+# These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide. (It looks for a
+# value that repeats at one end of the rows, and compares it with the lengths.)
 #
 # <details><summary>Five mistakes that no batch shows</summary>
 #

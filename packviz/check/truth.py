@@ -56,8 +56,6 @@ QUESTIONS = {
 An RNN without a cell state has no `c_n`."""
 RESULTS = ("outputs, forward", "outputs, reverse", "h_n", "c_n")
 """The questions about what an RNN returns."""
-PLACES = tuple(question for question in QUESTIONS if question not in RESULTS)
-"""The questions about the places in `output` that people take for a final state."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +95,6 @@ class TruthTable(Tabled):
             rows.append([question, *pairs])
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
-        if not {*self.questions} - {*PLACES}:
-            title = (
-                f"{self.cell}: which places hold the right final state (✓), and which do not (✗)?"
-            )
         return Table(rows, head, title, folded=folded, form="<  ^")
 
     def to_html(self) -> str:
@@ -120,7 +114,7 @@ def truth_table(
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        questions: those of `QUESTIONS` that the table shows, such as `RESULTS` or `PLACES`.
+        questions: those of `QUESTIONS` that the table shows, such as `RESULTS`.
         bias: whether the RNNs have biases. Without biases, an RNN whose state is zero stays in this
             state as long as it reads zeros.
 

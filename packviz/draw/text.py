@@ -168,8 +168,8 @@ def describe_flat(batch: Labelled) -> str:
         cells = " ".join(batch.label(b, t) for t in range(length))
         place = _rows(layout.starts[b], length)
         rows.append([batch.name(b), place, cells])
-    starts = f"starts           {numbers(layout.starts)}"
-    flat_rows = f"flat_rows        {numbers(layout.flat_rows)}"
+    starts = f"starts           {numbers(layout.starts)} (cu_seqlens)"
+    flat_rows = f"flat_rows        {numbers(layout.flat_rows)} (of the packed rows)"
     return "\n".join([flat(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from packviz.check.truth import PLACES, truth_table
+from packviz.check.truth import RESULTS, truth_table
 
 LENGTHS = [5, 3, 2]
 
@@ -82,7 +82,7 @@ def test_every_row_about_outputs_names_its_half(cell):
 
 
 def test_a_table_shows_only_the_questions_that_are_asked():
-    labels = [label for label, *_ in truth_table("LSTM", PLACES).table.rows]
-    assert labels == [*PLACES]
+    labels = [label for label, *_ in truth_table("LSTM", RESULTS).table.rows]
+    assert labels == [*RESULTS]
     with pytest.raises(ValueError, match="questions is 'h'; choose one of 'outputs, forward'"):
         truth_table("LSTM", ["h"])

@@ -37,8 +37,8 @@ def test_flat_rows_in_words(lengths):
         first, _, last = where.partition("–")
         assert [int(first), int(last or first) + 1] == layout.starts[b : b + 2].tolist()
         assert cells.split() == [f"{name}{t}" for t in range(lengths[b])]
-    assert starts == f"starts           {text.numbers(layout.starts)}"
-    assert order == f"flat_rows        {text.numbers(layout.flat_rows)}"
+    assert starts == f"starts           {text.numbers(layout.starts)} (cu_seqlens)"
+    assert order == f"flat_rows        {text.numbers(layout.flat_rows)} (of the packed rows)"
 
 
 NUMBERS = {
