@@ -20,8 +20,8 @@
 #
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
 # padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then press *Pack
-# it*, and see how many cells are left. (Only count the cells. Their order, and the lists of numbers, are a story for
-# notebook 02.)
+# it*. Packing keeps only the *real* cells, those that hold data. How many are left? (Never mind their order, and the
+# lists of numbers. Notebook 02 takes them apart.)
 
 # %%
 import packviz as pv
@@ -33,8 +33,7 @@ panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and every
-# row grows with it. The longest decides for everybody. A *packed* batch keeps only the *real* cells, those that hold
-# data: 14 of our 20. (Notebook 02 takes one apart.)
+# row grows with it. The longest decides for everybody. The *packed* batch holds only the real cells, 14 of our 20.
 #
 # So nearly a third of our batch is padding. But we made up the lengths. Real text may be kinder.
 
@@ -83,7 +82,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # the same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise: shuffle,
 # sort a few hundred sentences at a time, and shuffle the batches.
 #
-# Packing would remove all of it, the 64 % as well as the 14 %. But bucketing gets most of that for little. So waste
+# Packing would remove all of it, the 64 % as well as the 14 %. But bucketing gets most of that, for little. So waste
 # alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral*
 # into *positive*, unless something in the model *reads* it.
 
@@ -140,9 +139,9 @@ print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 # is the second vector. It can wait.)
 #
 # Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False` (notebook 02
-# explains it). All that, to keep six cells from the LSTM? Let us try without: we cross out the line that packs, and
-# give `embedded` to the LSTM directly. It runs, and `h_n` has the shape that it had. This is the model of our case. Now
-# the LSTM reads the padding, and c has three cells of it.
+# explains it). All that, to keep six cells from the LSTM? The model of our case did without: its last line was `output,
+# (h_n, c_n) = lstm(embedded)`. That runs, and `h_n` has the same shape. But now the LSTM reads the padding, and c has
+# three cells of it.
 
 # %% tags=["claims"]
 assert (x.shape, embedded.shape, packed.data.shape) == ((4, 5), (4, 5, 6), (14, 6))
@@ -178,6 +177,10 @@ def final_states(batch, pack=False):
     return h_n[0].detach()  # a row for each sequence
 
 
+# %% [markdown]
+# Each row below is a final state of c. The bar on the right is its distance from *c alone*. The cell after it divides
+# the distance by the size of *c alone*, its Euclidean norm.
+
 # %%
 states = {"c alone": final_states([c])[0]}
 for name, other in {"a (3 steps)": a, "d (4 steps)": d, "b (5 steps)": b}.items():
@@ -194,7 +197,6 @@ for name, state in states.items():
 # %% [markdown]
 # Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
-# (The picture has the distances themselves. We divide them by the size of *c alone*, its Euclidean norm.)
 #
 # How can nothing do so much? An LSTM cannot recognise padding. (`padding_idx=0` keeps that vector at zero, but tells
 # the LSTM nothing.) To it, a vector of zeros is a word like any other. Its gates work as they always do: they let go of
@@ -244,8 +246,9 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 #
 # A *loss*, which says how far the answers are from the right ones. For our classifier, that would be one more line:
 # `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after *every* word, to find the names in a
-# text, for example. Such a model is called a *tagger*. It scores the LSTM's `output`, which has the state at each step,
-# and so the padding has to come back. A tagger needs four more lines:
+# text, for example. Such a model is called a *tagger*. It scores the state at every step, which the LSTM has already
+# returned, in `packed_output`. We put the padding back, to give each review its row again, and then keep it out of the
+# loss. That takes four more lines, and some right answers, which we make up:
 
 # %%
 tags = torch.randint(3, (4, 5))  # the right answers, made up like the weights
@@ -257,8 +260,7 @@ loss = cross_entropy(scores[mask], tags[mask])                             # () 
 print("loss:", round(loss.item(), 2))
 
 # %% [markdown]
-# `pad_packed_sequence` puts the padding back, so that each review has its row again. The mask then keeps the padding
-# out of the loss, because there is no right answer for a word that nobody wrote.
+# (The mask leaves the padding out, because there is no right answer for a word that nobody wrote.)
 #
 # Six lines and four: these are *the ten lines*. Each of the next pages opens with them, folded, marks its own, and
 # takes them apart.

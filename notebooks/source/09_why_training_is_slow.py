@@ -118,9 +118,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs
 # 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not
 # the slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros
-# (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). And the
-# padded side? The slice was written into the whole padded tensor, so that tensor's gradient is copied, *whole* (48).
-# Only the other 36 are the slice itself: 12 cells, copied three times. (The last row's slice is copied only once.)
+# (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). On the padded
+# side, it is the same story. The slice was written into the whole padded tensor, so that tensor's gradient is copied,
+# *whole* (48). That makes 100 cells. Only the other 36 are the slice itself, in three copies.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -158,8 +158,8 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 
 # %% [markdown]
 # Tensors of zeros (`slice_backward`) and additions (`add`), as in pad, write 96 % of all bytes. The matrix products
-# (`mm`), the actual work, write 1 %. (A step takes nearly three slices: a large one of the inputs, and two small ones
-# of the states.)
+# (`mm`), the actual work, write 1 %. (Bytes are not time: a product computes much, and writes little.) (A step takes
+# nearly three slices: a large one of the inputs, and two small ones of the states.)
 #
 # Two culprits, then, with the same habit: a whole tensor for one slice. Pad writes one for each distinct length, and
 # the LSTM one for each time step.
@@ -196,10 +196,10 @@ assert 900 * equal < nearly < 1000 * equal
 assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
-# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (Of the
-# fused kernel, we see only what it returns. So don't take that for a slowdown.) Nothing is gradual here. Either all
-# lengths are equal, or the LSTM goes step by step. That is why bucketing cannot rescue it: a bucket would have to be
-# perfectly even.
+# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (Part of
+# that gap is our counter's. Of the fused kernel, it sees only the results, and not what is written inside. So the step
+# is not 900 times slower. But the 287 MB are real.) Nothing is gradual here. Either all lengths are equal, or the LSTM
+# goes step by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even.
 #
 # Now we know what each culprit writes. If that is the whole story, we can predict a time.
 #
@@ -225,10 +225,10 @@ assert not recorded or profile.exponent(T, [count.pad.backward.bytes for count i
 assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8", "3.2"]
 
 # %% [markdown]
-# 4.4 is near enough, and so is 3.2. But 7.8? <!-- recorded --> (The chart at the top agrees: from 998 ms to
-# 7,930.) <!-- recorded --> Notebook 08 showed the place: from 224 to 256 steps, the
-# time nearly triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain it, because
-# both grow smoothly. Something else sets in there, and our bytes do not show it.
+# 4.4 is near enough, and 3.2 is not far off. But 7.8? <!-- recorded --> (The chart at the top was recorded at another
+# time, and has the same jump: from 998 ms to 7,930.) <!-- recorded --> Notebook 08 showed the place: from 224 to 256
+# steps, the time nearly triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain
+# it, because both grow smoothly. Something else sets in there, and our bytes do not show it.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -278,16 +278,17 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # At 512 steps, over **eight million** page faults, in *one* training step. At 4 kB each, that is 34 GB, cleaned and
 # handed out page by page. <!-- recorded -->
 #
-# Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step:
-# four gates of 32 numbers for every real cell. When that tensor is freed, glibc either keeps the memory for the next
-# one, or gives it back to the system. It gives back only large blocks. What is large? At first, over 128 KiB. Then
-# glibc *learns*: when a larger block is freed, it raises its limit to the size of that block, but never above 32 MiB.
-# At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much, by a hair.
+# Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step: four
+# gates of 32 numbers for every real cell. When that tensor is freed, glibc either keeps the memory for the next one, or
+# gives it back to the system. Large blocks go back, and smaller ones are kept, as long as not too much memory is free.
+# What is large? At first, over 128 KiB. Then glibc *learns*: when a larger block is freed, it raises its limit to the
+# size of that block, but never above 32 MiB. At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much,
+# by a hair.
 #
-# So 32.1 MiB are given back at every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
+# So 32.1 MiB are given back at nearly every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
 # training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (The additions
-# cause none, because they go into a tensor that is already there. And the faults at 224 steps? If much memory is
-# free, glibc returns some that it could keep.)
+# cause none, because they go into a tensor that is already there. At 224 steps, the tensors are kept. Now and then, too
+# much memory is free, and so there are some faults all the same.)
 #
 # <details><summary>And the rest? And why 9.9 seconds, where the first chart has 7.9? And two more questions</summary>
 #
@@ -295,7 +296,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
 # recorded -->
 #
-# *Beyond the cliff, we expect a 4 again. Why 3.2?* For the same reason: 31.7 is four times 7.9. <!-- recorded -->
+# *Beyond the cliff, we expect a 4 again. Why 3.2?* Because 9.9 is too long: 31.7 is four times 7.9. <!-- recorded -->
 #
 # *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
 # 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
@@ -390,9 +391,9 @@ if platform.libc_ver()[0] == "glibc":
 # From the least effort to the most:
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 KiB). Watch the memory.
-# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the loss, and pack the tags in
-#   the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`, pad's backward
-#   pass never runs.)
+# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the loss, and pack the tags
+#   in the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`, pad's backward pass never
+#   runs.)
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a

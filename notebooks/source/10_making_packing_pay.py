@@ -52,7 +52,7 @@ pv.show(numbers, lengths, batch_first=True)
 
 # %% [markdown]
 # Look at the packed half. Each number says which cell its entry comes from. Together, they are an **index**, which
-# holds all there is to know about packing this batch. With it, packing is a *gather*, which reads rows in a given
+# holds all there is to know about where each cell goes. With it, packing is a *gather*, which reads rows in a given
 # order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap: the gradient
 # of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
 #
@@ -185,9 +185,9 @@ assert panel.shown.wasted == 0
 # rectangles cost more than 2 rectangles do. And all 101, without a single wasted cell, cost *more* than padding. If a
 # call costs more, the lowest point moves to the left: fewer and larger rectangles.
 #
-# It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
-# runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved much
-# of the work, and are back where we began.
+# It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It runs
+# on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved much of the
+# work, and the final states are wrong again.
 #
 # ## How do you stop an LSTM that cannot stop?
 #
@@ -197,10 +197,10 @@ assert panel.shown.wasted == 0
 # keep c, we need f = 1 and i = 0. Then c is *frozen*.
 #
 # We cannot change the kernel. But we can change what it *reads*. We give each time step one more input: 1 in the
-# padding, and 0 elsewhere. The LSTM's weights for its input then need one more column, and we choose what it holds: −w
-# for the gate i, and +w for the gate f. Where the new input is 1, this pushes i down and f up. Where it is 0, nothing
-# changes. How large must w be? A gate is a sigmoid, 1 / (1 + e⁻ˣ), which on paper never quite reaches 0 or 1. But for x
-# = 10, it is 0.99995, and that sounds safe. Let us try 10, and then 100.
+# padding, and 0 elsewhere. The LSTM's matrix for its input has a block of rows for each gate, and now needs one more
+# column. We put −w into the rows of i, and +w into the rows of f. Where the new input is 1, this pushes i down and f
+# up. Where it is 0, nothing changes. How large must w be? A gate is a sigmoid, 1 / (1 + e⁻ˣ), which on paper never
+# quite reaches 0 or 1. But for x = 10, it is 0.99995, and that sounds safe. Let us try 10, and then 100.
 
 # %%
 ask("a frozen state")
@@ -333,13 +333,13 @@ forum.ratios(full)
 # %% [markdown]
 # In A, there is nothing to gain, and `run` takes at most 15 % more or less than the padded step. <!-- recorded -->
 #
-# In B, look first at the drop-in, which has all our work on pad. With 512 time steps, it takes 35 times as long as
-# padding does. Packing with torch takes 37 times as long. <!-- recorded --> So much work, and hardly a difference! In
-# so long a batch, most of the time goes into the RNN's own slices, and these are still there. We began with the easier
-# culprit, and in long batches it was the smaller one, too.
+# In B, look first at the drop-in: torch's RNN, with our pack and pad. With 512 time steps, its training step takes 35
+# times as long as the padded one. With torch's own pack and pad, it takes 37 times as long. <!-- recorded --> So much
+# work, and hardly a difference! In so long a batch, most of the time goes into the RNN's own slices, and these are
+# still there. We began with the easier culprit, and in long batches it was the smaller one, too.
 #
 # Now look at the bottom of the chart. There is *run*, and in B it is *below* 1, the line of the padded step. From 128
-# time steps on, it takes between 41 % and 66 % of the padded time, around what FLOPs promised on page 07: half the
+# time steps on, it takes between 41 % and 66 % of the padded time, around what FLOPs promised in notebook 07: half the
 # work, half the time. <!-- recorded --> It sounds so plain, and yet no training step we had timed kept that promise.
 #
 # A ratio does not tell you how long you wait, or what you pay. So here are the seconds for *one* training step, and its
@@ -376,10 +376,10 @@ methods.verdicts(untuned)
 # Against packing, it was not luck. Torch's packed step is nearly always beaten, and never once clearly faster.
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
-# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has
-# our factor of two gone? Padded, setup B at 512 steps has 262,144 cells. These batches have at most 9,600. (Even
-# setup B at 32 steps has 16,384, and there, `run` saved only a fifth.) <!-- recorded --> In so few cells, there is
-# probably too little to save, because sorting, cutting and freezing take time of their own.
+# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has our
+# factor of two gone? These batches are small. Padded, the largest has 9,600 cells. Setup B has 262,144 at 512 steps,
+# where `run` saved half. At 32 steps, it has 16,384, and there `run` saved only a fifth. <!-- recorded --> In so few
+# cells, there is probably too little to save, because sorting, cutting and freezing take time of their own.
 #
 # So `pv.run` always gives the results of packing. It is not always faster than padding.
 
@@ -439,8 +439,8 @@ for mode in ("LSTM", "GRU", "RNN"):
 #
 # `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run` calls it with packed data.
 #
-# If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which gains
-# something in short batches, and little in long ones.
+# If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which usually gains
+# something, and in the longest batches hardly anything.
 #
 # </details>
 #

@@ -80,7 +80,7 @@ tagger = Tagger()
 # dynamic, and give ONNX Runtime three batches: Friday's, one with fewer reviews, and Monday's.
 
 # %%
-B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this cell once: a second export fixes T for x, too
+B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this cell once: a second export of an nn.LSTM fixes T for x, too
 dynamic = {"x": {0: T, 1: B}, "lengths": {0: B}}
 friday = torch.onnx.export(tagger, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
 session = onnxruntime.InferenceSession(friday.model_proto.SerializeToString())
@@ -120,8 +120,8 @@ padded
 # deprecated one can. (*Refused* means an error instead of a wrong result. Either the graph raises it, as here, or the
 # tool makes no graph.)
 #
-# But this error came late, when the graph ran. Does `torch.export` say so at once, if we insist? We ask for T and B by
-# name, as on Friday:
+# The folded reasons give the error: *Guard failed*, because the graph wants a size of 5. But it came late, when the
+# graph ran. Does `torch.export` say so at once, if we insist? We ask for T and B by name, as on Friday:
 
 # %%
 try:
@@ -137,7 +137,8 @@ except torch._dynamo.exc.UserError as error:
 # a single operator, which takes any T. But its output has one axis too many (the 1 in {9,3,1,8}, for the direction). A
 # reshape removes it, and takes its size from the counting: five. There, Monday's nine steps failed.
 #
-# And Monday was lucky. Nine steps of three reviews do not fit into rows of five. What if there are *five* reviews?
+# And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
+# reviews?
 
 # %%
 tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
@@ -209,7 +210,7 @@ for name, scores in answers.items():
 
 # %% [markdown]
 # The third review is *positive* again: the trace gives the scores of a batch that was never packed. In notebook 01 we
-# chased this bug to its cause, and packed it away. Now it is back, in a file. It came in through an `if` that was
+# chased this bug to its cause, and packed it away. Now it is back, in a graph. It came in through an `if` that was
 # meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends such an
 # `if`.)
 #
@@ -243,9 +244,10 @@ thrifty
 # Two are fooled, and three refuse. Here, the refusal is the kinder outcome. There is no graph at all, so you learn of
 # it at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with the `if`.)
 #
-# But *trace* left T open. Why is it wrong for another T? That test has five words in eight steps, so it has padding.
-# The cause is the `if` again. For another B, both wrong graphs pass, because that test has no padding, and the model
-# does not pack either. Only a test *with* padding catches such a graph.
+# But *trace* left T open. Why is it wrong for another T? To try another T, `check_static` puts reviews of five words
+# into eight steps. So this batch has padding: the model packs, and the graph does not. To try another B, it changes
+# only the number of reviews. That batch has no padding, so the model does not pack either, and both wrong graphs pass.
+# Only a test *with* padding catches such a graph.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
@@ -275,11 +277,8 @@ packing = pv.check_static(PackedClassifier(), equal, tools)
 packing
 
 # %% [markdown]
-# Only *trace* is right. (*onnx_legacy* exported the classifier with the `if`, because its example never packed. Now it
-# has packing to translate, and refuses: it needs a model that pads again.)
-#
-# So trace, and pack always? Today, that works. But `torch.jit.trace` is deprecated, and when a trace is wrong, the only
-# sign is one warning among many.
+# Only *trace* is right. So trace, and pack always? Today, that works. But `torch.jit.trace` is deprecated, and when a
+# trace is wrong, the only sign is one warning among many.
 #
 # The three newer tools refuse the very lines that this course is about. Our own lines look at no value, but torch's do.
 # To pack, and to run an LSTM on packed data, it reads numbers from the lengths, because they decide how large its
@@ -287,11 +286,12 @@ packing
 #
 # What if these tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
 #
-# <details><summary>And if the model pads again, as the ten lines do?</summary>
+# <details><summary>Why does <em>onnx_legacy</em> refuse, and what if the model pads again?</summary>
 #
-# Then *onnx_legacy* is right for all three questions, if you give `pad_packed_sequence` the argument
-# `total_length=x.size(0)`. Without it, the file returns outputs of another size than the model's, and raises no error.
-# The three newer tools still refuse.
+# It exported the classifier with the `if`, because its example never packed. Now it has packing to translate, and that
+# needs a model that pads again. If yours does, as the ten lines do, *onnx_legacy* is right for all three questions, if
+# you give `pad_packed_sequence` the argument `total_length=x.size(0)`. Without it, the file returns outputs of another
+# size than the model's, and raises no error. The three newer tools still refuse.
 #
 # </details>
 #
@@ -377,8 +377,8 @@ assert pv.check_static(IslandClassifier(), equal, "export").verdict == "refused"
 # Padded tensors go in, padded tensors come out, and no tool has to look inside. The modules keep torch's arguments,
 # parameters and checkpoints, and their `forward` takes `lengths`.
 #
-# We give the classifier a `pv.LSTM`, and ask two of the three newer tools. (The third, Friday's exporter, must also
-# write a file, and gets a section of its own.)
+# We give the classifier a `pv.LSTM`, and ask two of the three newer tools. (We keep the third, Friday's exporter, for
+# the last section, and look into its file there.)
 
 
 # %%
@@ -398,9 +398,9 @@ free
 #
 # On our CPU, yes. We timed a training step of an encoder–decoder with two LSTMs. With `pv.LSTM` in their place, it
 # takes 30 % of the time that it takes with torch's packing, thanks to the methods of notebook 10. Compiling around an
-# island makes no clear difference, because the LSTMs take most of the time, and `torch.compile` leaves them as they
-# are. <!-- recorded --> (Larger layers around the LSTMs, or a GPU, may change this: `packviz study compiled` times it
-# on your machine.)
+# island (see the fold above) makes no clear difference, because the LSTMs take most of the time, and `torch.compile`
+# leaves them as they are. <!-- recorded --> (Larger layers around the LSTMs, or a GPU, may change this: `packviz study
+# compiled` times it on your machine.)
 #
 # </details>
 #
