@@ -78,9 +78,9 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # that somebody wrote, the batch holds almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
-# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets
-# the same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise: shuffle,
-# sort a few hundred sentences at a time, and shuffle the batches.
+# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets the
+# same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise. Shuffle all
+# sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches.
 #
 # Packing would remove all of it, the 64 % as well as the 14 %. But bucketing gets most of that, for little. So waste
 # alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral*
@@ -178,8 +178,8 @@ def final_states(batch, pack=False):
 
 
 # %% [markdown]
-# Each row below is a final state of c. The bar on the right is its distance from *c alone*. The cell after it divides
-# the distance by the size of *c alone*, its Euclidean norm.
+# Each row below is a final state of c. The bar on the right is its distance from *c alone*. The code below the picture
+# divides it by the size of *c alone*, its Euclidean norm.
 
 # %%
 states = {"c alone": final_states([c])[0]}
@@ -198,10 +198,10 @@ for name, state in states.items():
 # Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
-# How can nothing do so much? An LSTM cannot recognise padding. (`padding_idx=0` keeps that vector at zero, but tells
-# the LSTM nothing.) To it, a vector of zeros is a word like any other. Its gates work as they always do: they let go of
-# a part of the old state, and add something computed from that state and the biases alone. So each blank word rewrites
-# a part of the memory.
+# How can nothing do so much? Nothing tells an LSTM what is padding. (`padding_idx=0` keeps that vector at zero, and the
+# LSTM does not know of it.) To it, a vector of zeros is a word like any other. Its gates work as they always do: they
+# let go of a part of the old state, and add something computed from that state and the biases alone. So each blank word
+# rewrites a part of the memory.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,
@@ -228,7 +228,8 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# But who trains the model? Our six lines only ask it.
+# The case is closed, but our code is not complete. Six lines get answers from a model. To train it, we also need a
+# *loss*, which says how far the answers are from the right ones.
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}
@@ -242,16 +243,16 @@ alone_output = lstm(embedding(c)[None])[0]
 assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 
 # %% [markdown]
-# ## What does training add?
+# ## What is missing for training?
 #
-# A *loss*, which says how far the answers are from the right ones. For our classifier, that would be one more line:
-# `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after *every* word, to find the names in a
-# text, for example. Such a model is called a *tagger*. It scores the state at every step, which the LSTM has already
-# returned, in `packed_output`. We put the padding back, to give each review its row again, and then keep it out of the
-# loss. That takes four more lines, and some right answers, which we make up:
+# For our classifier, the loss would be one more line: `cross_entropy(linear(h_n[0]), right_answers)`. But many models
+# answer after *every* word, to find the names in a text, for example. Such a model is called a *tagger*, and the next
+# pages need one. It scores the state at every step, which the LSTM has already returned, in `packed_output`. We put the
+# padding back, to give each review its row again, and then keep it out of the loss. That takes four more lines, and
+# some right answers, which we make up:
 
 # %%
-tags = torch.randint(3, (4, 5))  # the right answers, made up like the weights
+tags = torch.randint(3, (4, 5))  # the right answers, made up; the 6 in the padding are never used
 output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
 scores = linear(output)                                                    # (4, 5, 3)
 mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
@@ -262,8 +263,8 @@ print("loss:", round(loss.item(), 2))
 # %% [markdown]
 # (The mask leaves the padding out, because there is no right answer for a word that nobody wrote.)
 #
-# Six lines and four: these are *the ten lines*. Each of the next pages opens with them, folded, marks its own, and
-# takes them apart.
+# Six lines and four, without the made-up tags: these are *the ten lines*. Each of the next pages opens with them,
+# folded, marks its own, and takes them apart.
 #
 # So padding spoils everything, and packing costs nothing? That goes too far.
 
@@ -304,7 +305,7 @@ checks.same_scores(my_scores, sequences)
 # tell two evils apart, and cure both. Against waste, let similar lengths share a batch. Against a final state that
 # depends on its neighbours, pack. (For some models there is another cure, which notebook 03 finds.)
 #
-# One thing we have not looked at. The packed `data` has 14 rows. In which order? What packing
+# One thing we have put off. The packed `data` has 14 rows. In which order? What packing
 # returns looks so wrong at first sight that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

@@ -68,17 +68,16 @@ panel
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its final state moves, because it is read off
 # later.
 #
-# So the classifier is wrong. What it says about c depends on b. The *right* state is the one that c has when it is
-# read alone, and packing gives exactly that. (The classifier's weights have learnt from padded states, so packing
-# alone does not cure it. We come back to that.) But we watched one number of one tensor, and her tagger reads another
-# tensor. Is that wrong, too?
+# So the classifier is wrong: what it says about c depends on b. The *right* state is the one that c has when it is read
+# alone, and packing gives exactly this state. (Its trained weights are another matter. They come at the end of the
+# page.) But we have watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
 #
 # ## Which results are wrong?
 #
 # Here is the same LSTM in torch, with the same data. The first cell only sets them up: the padding in `x` is 0, and
 # `mask` is True at the 14 real cells. Then `pv.compare` runs the LSTM padded and packed, and shows where the results
-# differ. `=` means equal up to rounding, and hatched cells are padding. Errors are percentages of the largest
-# correct value in the row.
+# differ. `=` means equal up to rounding, and hatched cells are padding. An error is a percentage of the largest correct
+# value in its row of its own table, so don't compare percentages between tables.
 
 # %%
 torch.manual_seed(0)
@@ -154,14 +153,15 @@ print(f"loss {loss.item():.2f}; finite gradients: {finite} of {sum(w.numel() for
 # this LSTM is NaN.
 #
 # Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at
-# the batch's last step, so it goes through the padding *first*. At a step of padding, it brings a gradient of zero,
-# because the loss does not read that output. But to reach the weights and the step before, this zero is multiplied by
-# what the step has read and computed. That is NaN, and zero times NaN is NaN. From there, the NaN goes back through
-# every earlier step, and no weight or bias is spared. With finite padding, zero times anything is zero, and the
-# gradients are right. Only NaN and infinity are stronger than a zero.
+# the batch's last step, so it goes through the padding *first*. The loss does not read the output at a step of padding,
+# so the gradient that arrives there is zero. The backward pass multiplies this zero by the step's input, to get the
+# gradient of the weights, and by its gates, to reach the step before. Input and gates are NaN here, and zero times NaN
+# is NaN. From there, the NaN goes back through every earlier step, and no weight or bias is spared. With finite
+# padding, zero times anything is zero, and the gradients are right. Only NaN and infinity are stronger than a zero.
 #
-# A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So
-# fill the padding of the *input* with zeros, before the first layer. Or pack, before any layer reads the NaN.
+# A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So fill
+# the padding of the *input* with zeros, before the first layer, with `masked_fill`. (Multiplying by the mask is no
+# help: NaN times zero is NaN.) Or pack, before any layer reads the NaN.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -291,18 +291,18 @@ _, (h_n, _) = lstm(packed)
 print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 
 # %% [markdown]
-# One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n`
-# nor the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather,
-# because every state has read padding. (With two bidirectional layers, the forward half is spoilt, too.) For all
-# these, you pack.
+# One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n` nor
+# the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather, because
+# every state has read padding. (With two bidirectional layers, the forward half is spoilt, too.) For all these, packing
+# is the simple way.
 #
 # Even in a packed batch, take care where you look in `output`. Two popular places mislead. One is `output[:, -1]`,
 # which is padding for all but the longest sequences. The other is the reverse half at `len-1`. In a packed row, this
 # direction *starts* there, so it has read only one step. It ends at step 0. So its final state is the reverse half of
 # `output[:, 0]`.
 #
-# So she makes the call after all. Both models were wrong, each for a reason of its own, and each gets a cure of its
-# own. The tagger will pack, and the classifier will gather. And both are trained again, because their weights have
+# So she makes the call after all. Both models read wrong states, each for a reason of its own, and each gets a cure of
+# its own. The tagger will pack, and the classifier will gather. And both are trained again, because their weights have
 # learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>

@@ -49,9 +49,10 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part whose backward pass is scattered over hundreds of small operators? By its absence. First we
-# replaced pad, then pack as well, and finally the LSTM, each with something faster that gives the same results. What
-# each replacement saves is roughly the time of its part. (The last is `pv.run`, the subject of notebook 10.)
+# How do you time a part whose backward pass is scattered over hundreds of small operators? You replace it with
+# something faster that gives the same results, and see what you save. We did so three times, and kept each change:
+# first pad, then pack, then the LSTM. What each change saves is roughly the time of its part. (With all three, what
+# runs is `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -118,9 +119,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs
 # 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not
 # the slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros
-# (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). On the padded
-# side, it is the same story. The slice was written into the whole padded tensor, so that tensor's gradient is copied,
-# *whole* (48). That makes 100 cells. Only the other 36 are the slice itself, in three copies.
+# (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). The padded side
+# is no better. The slice was written into the whole padded tensor, so that tensor's gradient is copied, *whole* (48).
+# Of the 136 cells, 100 belong to whole tensors, for a slice of 12.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -196,10 +197,10 @@ assert 900 * equal < nearly < 1000 * equal
 assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
-# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (Part of
-# that gap is our counter's. Of the fused kernel, it sees only the results, and not what is written inside. So the step
-# is not 900 times slower. But the 287 MB are real.) Nothing is gradual here. Either all lengths are equal, or the LSTM
-# goes step by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even.
+# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (That does
+# not make it 900 times slower. Our counter cannot look inside the fused kernel, so 308 kB are too few. But the 287 MB
+# are real, and one step brought them in.) Nothing is gradual here. Either all lengths are equal, or the LSTM goes step
+# by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even.
 #
 # Now we know what each culprit writes. If that is the whole story, we can predict a time.
 #
@@ -286,9 +287,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # by a hair.
 #
 # So 32.1 MiB are given back at nearly every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
-# training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (The additions
-# cause none, because they go into a tensor that is already there. At 224 steps, the tensors are kept. Now and then, too
-# much memory is free, and so there are some faults all the same.)
+# training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (At 224 steps,
+# glibc keeps the tensors. It still returns some memory now and then, when too much is free: hence the 219,105 faults.)
 #
 # <details><summary>And the rest? And why 9.9 seconds, where the first chart has 7.9? And two more questions</summary>
 #
@@ -296,7 +296,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
 # recorded -->
 #
-# *Beyond the cliff, we expect a 4 again. Why 3.2?* Because 9.9 is too long: 31.7 is four times 7.9. <!-- recorded -->
+# *Beyond the cliff, we expect a 4 again. Why 3.2?* Probably because 9.9 is too long: 31.7 is four times 7.9. <!--
+# recorded -->
 #
 # *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
 # 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
@@ -326,6 +327,10 @@ assert 0.5 < tuned.timing(small).median("packed") / default.timing(small).median
 assert tuned.timing(large).faults["packed"] == 3
 assert 0.25 < tuned.timing(large).median("packed") / recording.timing(large).median("packed") < 0.4
 assert 10 < tuned.ratio(large, "packed", "padded").value < 15
+saved = took[512] - tuned.timing(large).median("packed")
+assert (f"{saved:.1f}", f"{1e6 * saved / faults[512]:.1f}") == ("21.9", "2.7")
+assert f"{(faults[256] - faults[224]) / 1e6:.2f}" == "2.43"
+assert 6.4 < saved / faults[512] * (faults[256] - faults[224]) < 6.6
 assert 0.4 < huge.timing(large).median("packed") / recording.timing(large).median("packed") < 0.6
 times = [[timed.timing(large).median(method) for timed in (recording, huge)] for method in ("packed", "padded")]
 assert [[f"{seconds:.2g}" for seconds in pair] for pair in times] == [["32", "15"], ["0.83", "1.8"]]
@@ -360,12 +365,15 @@ if platform.libc_ver()[0] == "glibc":
     assert alone > 20 * both
 
 # %% [markdown]
-# The small batch is far below the cliff, but there, too, glibc returns memory when much is free. Its 17,445 page
-# faults become 2, and almost half of the time is gone. In the large one, over eight million become 3. Three! And two
-# thirds of the time is gone. <!-- recorded --> Guilty, then. Here is the third cause, and the only one that you can
-# remove without touching your code.
+# The small batch is far below the cliff, but there, too, glibc returns memory when much is free. Its 17,445 page faults
+# become 2, and almost half of the time is gone. In the large one, over eight million become 3. Three! And two thirds of
+# the time is gone, 21.9 seconds: 2.7 µs for each fault. <!-- recorded -->
 #
-# The price is memory. Whatever your step needed at its peak, glibc keeps.
+# Does that explain the cliff? From 224 to 256 steps, there are 2.43 million more faults. At 2.7 µs each, they should
+# cost some 6.5 seconds. And the cliff? From 3.4 to 9.9 seconds: it is 6.5 seconds high. <!-- recorded --> Guilty, then.
+# Here is the third cause, and the only one that you can remove without touching your code.
+#
+# The price is memory. Whatever your step needed at its peak, glibc keeps, unless more than 2 GiB are free.
 #
 # <details><summary>Why two variables? And what of other allocators?</summary>
 #

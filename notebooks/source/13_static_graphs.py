@@ -80,7 +80,7 @@ tagger = Tagger()
 # dynamic, and give ONNX Runtime three batches: Friday's, one with fewer reviews, and Monday's.
 
 # %%
-B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this cell once: a second export of an nn.LSTM fixes T for x, too
+B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this cell only once (a fold below says why)
 dynamic = {"x": {0: T, 1: B}, "lengths": {0: B}}
 friday = torch.onnx.export(tagger, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
 session = onnxruntime.InferenceSession(friday.model_proto.SerializeToString())
@@ -93,7 +93,7 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
         (scores,) = session.run(None, {"x": batch.numpy(), "lengths": their_lengths.numpy()})
         print(tuple(batch.shape), "→", scores.shape)
     except Exception as error:
-        print(tuple(batch.shape), "→", str(error).rpartition("false. ")[2].strip())
+        print(tuple(batch.shape), "→", str(error).split("false. ")[1].strip())
 
 # %% [markdown]
 # There is the reshape. The exporter put it in, and it asks for 5. But look at the first line. It comes from the file,
@@ -133,9 +133,10 @@ except torch._dynamo.exc.UserError as error:
 # *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
 # find it, it goes through the steps and counts them: five. Had you asked it on Friday, you would have known.
 #
-# The ONNX exporter also calls `torch.export`, but with settings under which this is no error. In the file, the LSTM is
-# a single operator, which takes any T. But its output has one axis too many (the 1 in {9,3,1,8}, for the direction). A
-# reshape removes it, and takes its size from the counting: five. There, Monday's nine steps failed.
+# The ONNX exporter also calls `torch.export`, but with settings under which a fixed T is no error. In the file, the
+# LSTM is a single operator, which takes any T. Its output has an extra axis for the direction: the 1 in {9,3,1,8}, in
+# Monday's error. A reshape removes this axis. To do so, it needs the number of steps, and it uses what `torch.export`
+# counted: five. So Monday's nine steps got through the LSTM, and failed at the reshape.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
@@ -146,8 +147,8 @@ tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
 print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
-# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The scores are right, and
-# nearly all of them belong to another word.
+# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. Every score is the right one
+# for some word, and nearly all of them stand in the place of another.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -162,6 +163,8 @@ print(tuple(tuesday.shape), "→", scores.shape)
 assert [answer.mark for answer in padded.answers["trace"].values()] == ["✓", "✓", "✓"]
 assert session.get_inputs()[0].shape == ["T", "B"]
 assert out.shape[0] == 5
+(test,) = session.run(None, {"x": x.numpy(), "lengths": lengths.numpy()})
+assert torch.allclose(torch.tensor(test), tagger(x, lengths), atol=1e-5)  # the test batch comes out right
 assert scores.shape == (5, 9, 3)
 right = tagger(tuesday, n_tuesday)
 assert torch.allclose(torch.tensor(scores).flatten(), right.flatten(), atol=1e-5)
@@ -244,10 +247,10 @@ thrifty
 # Two are fooled, and three refuse. Here, the refusal is the kinder outcome. There is no graph at all, so you learn of
 # it at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with the `if`.)
 #
-# But *trace* left T open. Why is it wrong for another T? To try another T, `check_static` puts reviews of five words
-# into eight steps. So this batch has padding: the model packs, and the graph does not. To try another B, it changes
-# only the number of reviews. That batch has no padding, so the model does not pack either, and both wrong graphs pass.
-# Only a test *with* padding catches such a graph.
+# But *trace* left T open. Why is it wrong for another T? T is not to blame. To try another T, `check_static` puts
+# reviews of five words into eight steps. That makes padding, so the model packs, and the graph does not. To try another
+# B, it only adds and removes reviews of five words. Now there is no padding. The model does not pack, no more than the
+# two wrong graphs, and so both pass. Only a test *with* padding catches such a graph.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
@@ -378,7 +381,7 @@ assert pv.check_static(IslandClassifier(), equal, "export").verdict == "refused"
 # parameters and checkpoints, and their `forward` takes `lengths`.
 #
 # We give the classifier a `pv.LSTM`, and ask two of the three newer tools. (We keep the third, Friday's exporter, for
-# the last section, and look into its file there.)
+# the last section.)
 
 
 # %%
@@ -572,7 +575,7 @@ assert by_len(x[:2]).size(0) == x.size(0)
 # ## You can now
 #
 # - ask a graph about lengths, T and B, with `pv.check_static`, before a service does,
-# - say which tools fix T, which refuse packing, and which are wrong without an error,
+# - say which exporters fix T, which tools refuse packing, and which are wrong without an error,
 # - export a model that packs, with `pv.LSTM`, and say what loading the file needs.
 #
 # An RNN takes one step after another, so it has to know where each sequence stops. A transformer takes all steps at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
@@ -409,17 +409,18 @@ def compare(
 ) -> StatesComparison | PaddingComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    Given a whole model instead of an RNN, it runs the model with zeros in the padding and with
-    other values there, and reports which outputs depend on them. In a correct model, none
-    does. The model takes the batch alone; to pass it the lengths or a mask, too, write
-    `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and call `model.eval()`
-    first. An output whose first two dimensions are those of the batch is compared at real cells.
-    One with exactly one dimension of the batch's size is compared by sequence. All others are
-    compared entry by entry.
+    Given a whole model instead of an RNN, it runs the model with other values in the padding and,
+    if the model takes it, on a batch with more padding, and reports which outputs change. In a
+    correct model, none does. (Token ids keep their padding at first. A model that finds the padding
+    by its id gets the answer that this cannot be judged.) The model takes the batch alone; to pass
+    it the lengths or a mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths,
+    batch_first=True)`, and call `model.eval()` first. An output with a dimension for the batch and
+    one for time, or with both in one, is compared at real cells. One with exactly one dimension of
+    the batch's size is compared by sequence. All others are compared entry by entry.
 
-    `compare` disables dropout, because it would draw different numbers in the two runs, so their
-    results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
-    module's mode, every `.grad` and torch's random state are as they were before.
+    The module runs in eval mode, because dropout would draw different numbers in the two runs. So
+    BatchNorm uses its stored mean and variance. Afterwards, the module's mode and buffers, every
+    `.grad` and torch's random state are as they were before.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
@@ -432,8 +433,8 @@ def compare(
         gradients: whether to compare the gradients of two losses, too: a weighted sum of the
             outputs at real steps, and one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of
-            their sequence or weight tensor. Defaults to what `packviz.ops.tolerance.of_states`
-            returns for the dtype and the device.
+            their sequence or weight tensor; of a whole model's, the largest that changes. Defaults
+            to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
 
     Returns:
         A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
@@ -545,6 +546,20 @@ def keeping_modes(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Sets a model to eval mode without gradients.
+
+    Afterwards, its modes, its buffers and the random state are as they were.
+    """
+    random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
+    with ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
+        for buffer in model.buffers():
+            after.callback(buffer.data.copy_, buffer.clone())
+        model.eval()
+        yield
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from packviz.check import captures
 from packviz.check.captures import difference, first_line, is_list, leaves, mapped
-from packviz.check.compare import keeping_modes
+from packviz.check.compare import evaluating
 from packviz.core.layout import IntArray
 from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of
@@ -176,10 +176,10 @@ def check_static(
             "inputs contains a PackedSequence; give (x, lengths), and a module that packs x itself"
         )
     title = type(model).__name__
-    with _evaluating(model):
+    with evaluating(model), _jit.optimized_execution(False):  # it would only take time here
         record = _Sizes(model, inputs)
         with quiet():
-            if message := difference(record.outputs, _run(model, inputs)):
+            if message := difference(_run(model, inputs), _run(model, inputs)):
                 reason = f"run again on the example, the model {message}"
                 row = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
                 return StaticCheck(title, dict.fromkeys(names, row))
@@ -402,18 +402,6 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
 # Running and judging.
 
 
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Sets the model to eval mode without gradients, and restores its modes and buffers."""
-    random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
-    with contextlib.ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
-        for buffer in model.buffers():
-            after.callback(buffer.data.copy_, buffer.clone())
-        after.enter_context(_jit.optimized_execution(False))  # it would only take time here
-        model.eval()
-        yield
-
-
 def _run(model: Callable[..., object], inputs: Sequence[Any]) -> list[Any]:
     """Runs a model or a capture on copies of the inputs, from the same random state each time."""
     torch.manual_seed(0)
@@ -488,7 +476,6 @@ class _Sizes(TorchFunctionMode):
 
     Attributes:
         sizes: the sizes by the line of the model's code.
-        outputs: the leaves of the model's result.
         packs: whether the model packs.
     """
 
@@ -497,8 +484,8 @@ class _Sizes(TorchFunctionMode):
         self.sizes: dict[str, list[tuple[int, ...]]] = {}
         self.packs = False
         with self:
-            self.outputs = _run(model, inputs)
-        self.sizes["the model's result"] = [np.shape(leaf) for leaf in self.outputs]
+            outputs = _run(model, inputs)
+        self.sizes["the model's result"] = [np.shape(leaf) for leaf in outputs]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

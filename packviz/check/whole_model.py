@@ -1,14 +1,17 @@
-"""Finds out whether what a model returns depends on the values in the padding of its input."""
+"""Finds out whether what a model returns depends on the padding of its input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from packviz.check.compare import keeping_modes
+from packviz.check.compare import evaluating
 from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import Padded
@@ -21,6 +24,14 @@ from packviz.ops.tolerance import of_states
 Model = Callable[[Tensor], object]
 """A module or a function that takes a padded batch alone."""
 
+Reading = Callable[[Tensor], Tensor]
+"""A function that takes a result and returns a row for each cell or sequence."""
+
+VALUES = "the values in the padding"
+AMOUNT = "how much padding there is"
+WIDER = 3
+"""The number of time steps of padding that are added to the batch."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -30,27 +41,28 @@ class Output:
         name: its place in the model's result, such as `[0]`; `output` if the result is one tensor.
         places: the things that were compared, `"real cells"`, `"sequences"` or `"entries"`.
         compared: how many of them were compared.
-        differing: how many of them depend on the padding; `None` if two runs on the same batch
-            differ, or if a value is not finite, so that nothing can be concluded.
+        differing: how many of them depend on the padding; `None` if nothing can be concluded.
         sequences: the sequences that depend on the padding.
+        reason: what the result depends on, or why nothing can be concluded.
     """
 
     name: str
     places: str
     compared: int
     differing: int | None
-    sequences: tuple[str, ...]
+    sequences: tuple[str, ...] = ()
+    reason: str = VALUES
 
     @property
     def verdict(self) -> str:
         """The comparison in words."""
         if self.differing is None:
-            return "cannot be judged: it differs between two equal runs, or is not finite"
+            return f"cannot be judged: {self.reason}"
         if not self.differing:
             return "does not depend on the padding"
         where = f" (in {', '.join(self.sequences)})" if self.sequences else ""
         share_of = f"{self.differing:,} of {self.compared:,} {self.places}"
-        return f"depends on the padding at {share_of}{where}"
+        return f"depends on {self.reason} at {share_of}{where}"
 
 
 @dataclass(frozen=True)
@@ -59,11 +71,13 @@ class PaddingComparison(HasNumbers):
 
     Attributes:
         layout: the layout of the batch.
-        outputs: the tensors that the model returned.
+        outputs: the tensors that the model returned, and all other numbers together.
+        notes: what was not tested.
     """
 
     layout: Layout
     outputs: tuple[Output, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool | None:
@@ -79,14 +93,12 @@ class PaddingComparison(HasNumbers):
         if not self.layout.n_padding:
             return "The batch has no padding, so it shows nothing. Give one with padding."
         if not self.outputs:
-            return "The model returned no tensor of floating-point numbers to compare."
+            return "The model returned no numbers to compare."
         if self.agrees:
-            return "Nothing that the model returned depends on the values in the padding."
+            return "Nothing that the model returned depends on the padding."
         named = [output.name for output in self.outputs if output.differing]
         if named:
-            return (
-                f"What the model returned depends on the values in the padding: {', '.join(named)}."
-            )
+            return f"What the model returned depends on the padding: {', '.join(named)}."
         return "It is unclear whether what the model returned depends on the padding."
 
     def numbers(self) -> list[Row]:
@@ -98,9 +110,9 @@ class PaddingComparison(HasNumbers):
         return rows
 
     def to_text(self) -> str:
-        """Returns the verdict, and a line for each tensor."""
+        """Returns the verdict, a line for each tensor, and the notes."""
         lines = [[output.name, output.verdict] for output in self.outputs]
-        return "\n".join([self.summary, "", *table(lines, "  <  <")])
+        return "\n".join([self.summary, "", *table(lines, "  <  <"), *self.notes])
 
 
 def compare_padding(
@@ -115,27 +127,53 @@ def compare_padding(
             " leave a sequence out, or add a step of padding"
         )
     layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
-    mask = torch.tensor(layout.mask, device=x.device)
-    if not shape.batch_first:
-        mask = mask.T
+    real = torch.tensor(layout.mask, device=x.device)
+    mask = real if shape.batch_first else real.T
     clean = x.detach().clone()
-    clean[~mask] = 0
+    if clean.is_floating_point():
+        clean[~mask] = 0
     poisoned = _poisoned(clean, mask)
-    runs = []
+    notes = []
     module = model if isinstance(model, nn.Module) else nn.Module()
-    with keeping_modes(module), torch.no_grad():
-        module.eval()
-        for batch in (clean, clean, poisoned):
-            results = {}
-            for name, value in parts(model(batch.clone())):
-                if isinstance(value, Tensor) and value.is_floating_point():
-                    results[name or "output"] = value.detach()
-            runs.append(results)
+    if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
+        notes.append(
+            "The model was judged in eval mode. In training, BatchNorm takes its mean and variance"
+            " from all cells, those of the padding, too."
+        )
+    with evaluating(module):
+        runs = [_run(model, batch) for batch in (clean, clean, poisoned)]
+        try:
+            runs.append(_run(model, _wider(clean, mask, shape)))
+        except Exception:
+            notes.append(f"Not tested: {AMOUNT}, because the model does not take a wider batch.")
     outputs = []
     for name, value in runs[0].items():
         values = [run.get(name, value) for run in runs]
-        outputs.append(_compared(name, values, mask, shape, tolerance))
-    return PaddingComparison(layout, tuple(outputs))
+        outputs.append(_judged(name, values, real, shape, tolerance, not x.is_floating_point()))
+    return PaddingComparison(layout, tuple(outputs), tuple(notes))
+
+
+def _run(model: Model, batch: Tensor) -> dict[str, Tensor]:
+    """Returns the tensors in a model's result by name, and its other numbers as one tensor."""
+    results = {}
+    numbers = []
+    for name, value in parts(model(batch.clone())):
+        if isinstance(value, Tensor):
+            value = value.detach()
+            results[name or "output"] = torch.view_as_real(value) if value.is_complex() else value
+        elif isinstance(value, (int, float)):
+            numbers.append(value)
+    if numbers:
+        results["numbers"] = torch.tensor(numbers)
+    return results
+
+
+def _wider(clean: Tensor, mask: Tensor, shape: Padded) -> Tensor:
+    """Returns the batch with more steps of its own padding."""
+    axis = int(shape.batch_first)
+    steps = clean.narrow(axis, 0, 1).repeat_interleave(WIDER, axis)
+    padding = clean[~mask]
+    return torch.cat([clean, padding[:1].expand_as(steps) if len(padding) else steps], axis)
 
 
 def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
@@ -166,34 +204,111 @@ def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
     return poisoned
 
 
-def _compared(
-    name: str, results: Sequence[Tensor], mask: Tensor, shape: Padded, tolerance: float | None
+def _judged(
+    name: str,
+    results: Sequence[Tensor],
+    real: Tensor,
+    shape: Padded,
+    tolerance: float | None,
+    are_ids: bool,
 ) -> Output:
-    """Compares one tensor of the three runs, cell by cell, row by row or as a whole."""
-    value = results[0]
-    if any(result.shape != value.shape for result in results):
-        return Output(name, "entries", value.numel(), value.numel(), ())
-    places = "entries"
-    cells = [result.flatten() for result in results]
-    owner = torch.empty(0, dtype=torch.int64)
-    if value.shape[:2] == mask.shape:
-        places = "real cells"
-        cells = [result[mask] for result in results]
-        owner = mask.nonzero()[:, 1 - shape.batch_first].cpu()
-    elif value.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
-        places = "sequences"
-        axis = value.shape.index(shape.batch)
-        cells = [result.movedim(axis, 0) for result in results]
+    """Compares one tensor of the runs: clean, clean again, poisoned, and perhaps wider."""
+    clean, again, poisoned, *wider = results
+    output = _compared(name, clean, again, real, shape, tolerance)
+    if output.differing:
+        reason = "it differs between two equal runs, or is not finite"
+        return replace(output, differing=None, sequences=(), reason=reason)
+    output = _compared(name, clean, poisoned, real, shape, tolerance)
+    for other in wider:
+        widened = _compared(name, clean, other, real, shape, tolerance)
+        if widened.places != "real cells" and clean.shape != other.shape:
+            continue
+        if not output.differing and widened.differing:
+            return replace(widened, reason=AMOUNT)
+        if are_ids and output.differing and not widened.differing:
+            reason = (
+                f"it depends on {VALUES}, but not on {AMOUNT}; that is right if the model finds the"
+                " padding by its id"
+            )
+            return replace(output, differing=None, sequences=(), reason=reason)
+    is_clear = output.places == "real cells" or shape.steps not in clean.shape
+    if output.differing and not is_clear:
+        reason = "it differs, and its axes of batch and time cannot be told apart"
+        return replace(output, differing=None, sequences=(), reason=reason)
+    return output
+
+
+def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading]:
+    """Yields the ways to read a result of a size as cells: those at real steps are returned."""
+    batch, steps, first = shape
+
+    def cells(result: Tensor, axes: tuple[int, int]) -> Tensor:
+        return result.movedim(axes, (0, 1))[:, :steps][real]
+
+    def by_sequence(result: Tensor) -> Tensor:
+        return result.reshape(batch, -1, *size[1:])[:, :steps][real]
+
+    def by_step(result: Tensor) -> Tensor:
+        return result.reshape(-1, batch, *size[1:])[:steps].transpose(0, 1)[real]
+
+    axes = (int(not first), int(first))
+    if size.count(batch) == size.count(steps) == 1:
+        axes = (size.index(batch), size.index(steps))
+    if len(size) > 1 and (size[axes[0]], size[axes[1]]) == (batch, steps):
+        yield partial(cells, axes=axes)
+    if size and size[0] == batch * steps:
+        yield by_sequence
+        yield by_step
+
+
+def _compared(
+    name: str, clean: Tensor, other: Tensor, real: Tensor, shape: Padded, tolerance: float | None
+) -> Output:
+    """Compares one tensor of two runs, cell by cell, row by row or as a whole."""
+    allowed = of_states(clean.dtype, clean.device.type)
+    if tolerance is not None and clean.is_floating_point():
+        allowed = share("tolerance", tolerance)
+    compared = []
+    for read in _readings(clean.shape, shape, real):
+        owner = real.nonzero()[:, 0].cpu()
+        compared.append(_rows(name, "real cells", read(clean), read(other), owner, allowed))
+    if compared:
+        return min(compared, key=lambda output: output.differing or 0)
+    if clean.shape != other.shape:
+        return Output(name, "entries", clean.numel(), clean.numel())
+    if clean.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
+        axis = clean.shape.index(shape.batch)
         owner = torch.arange(shape.batch)
-    clean, again, poisoned = (cell.double().unsqueeze(-1).flatten(1) for cell in cells)
-    if tolerance is None:
-        tolerance = of_states(value.dtype, value.device.type)
-    allowed = share("tolerance", tolerance)
-    limit = allowed * clean.abs().max() if clean.numel() else 0
-    is_same = ((clean - again).abs() <= limit).all()  # infinity and NaN differ from themselves
-    if not is_same:
-        return Output(name, places, len(clean), None, ())
-    differs = ~((clean - poisoned).abs() <= limit).all(1).cpu()
-    indices = set(owner[differs[: len(owner)]].tolist())
-    sequences = tuple(map(sequence_name, sorted(indices)))
-    return Output(name, places, len(clean), int(differs.sum()), sequences)
+        rows = clean.movedim(axis, 0)
+        return _rows(name, "sequences", rows, other.movedim(axis, 0), owner, allowed)
+    owner = torch.empty(0, dtype=torch.int64)
+    return _rows(name, "entries", clean.flatten(), other.flatten(), owner, allowed)
+
+
+def _rows(
+    name: str, places: str, clean: Tensor, other: Tensor, owner: Tensor, allowed: float
+) -> Output:
+    """Compares rows. What rounding explains is a share of the sequence's largest changed value.
+
+    Values that are the same in both runs, such as the −1e9 of a mask, say nothing about rounding.
+
+    Args:
+        name: the name of the output.
+        places: what the rows are.
+        clean: the rows of the first run.
+        other: the rows of the second run.
+        owner: the sequence of each row; empty if it is not known.
+        allowed: the share.
+    """
+    changed, before, after = (
+        rows.cpu().double().unsqueeze(-1).flatten(1) for rows in (clean != other, clean, other)
+    )
+    gap = (before - after).abs()
+    largest = before.abs().where(changed.bool() & before.isfinite(), 0.0)
+    groups = owner if len(owner) else torch.zeros(len(gap), dtype=torch.int64)
+    scale = torch.zeros(1 + max(groups.tolist(), default=0), dtype=torch.float64)
+    scale.scatter_reduce_(0, groups, pad(largest, (0, 1)).amax(1), "amax")
+    limit = allowed * scale[groups].unsqueeze(1)
+    differs = (changed.bool() & ~(gap <= limit)).any(1)  # NaN differs from itself
+    named = sorted({*owner[differs[: len(owner)]].tolist()})
+    return Output(name, places, len(gap), int(differs.sum()), (*map(sequence_name, named),))

@@ -44,7 +44,7 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
     scores, state = comparison.outputs
     assert comparison.agrees is packs
     assert (scores.differing > 0) is (both and not packs)
-    assert (state.differing > 0) is not packs
+    assert (state.differing != 0) is not packs  # None if a state is as wide as the batch is long
     if not packs:
         short = {name for name, n in zip("abcde", lengths, strict=False) if n < max(lengths)}
         is_clear = not (both and len(lengths) == 2)  # else h_n is (2, 2, 6)
@@ -61,7 +61,7 @@ def test_a_batch_whose_axes_look_alike_is_refused():
 
 def test_a_model_without_numbers_has_no_table():
     x = torch.randn(2, 5, 3)
-    comparison = pv.compare(lambda batch: batch.argmax(-1), x, [5, 2], batch_first=True)
+    comparison = pv.compare(lambda batch: "positive", x, [5, 2], batch_first=True)
     assert comparison.to_markdown() == comparison.summary
     assert comparison.to_dict()["rows"] == []
 
@@ -92,9 +92,12 @@ class Answer:
     [
         (lambda x: Answer(x.sum()), [5, 2], False),
         (lambda x: torch.rand(3), [5, 2], None),
-        (lambda x: x / 0, [5, 2], None),
+        (lambda x: x / 0, [5, 2], True),  # infinity at each real cell
+        (lambda x: x * torch.nan, [5, 2], None),
         (lambda x: x, [5, 5], None),
-        (lambda x: x.argmax(), [5, 2], None),
+        (lambda x: (1e6 * x.sum()).long(), [5, 2], False),
+        (lambda x: [x.sum().item(), "in words"], [5, 2], False),
+        (lambda x: torch.complex(x, x), [5, 2], True),
         (lambda x: x.sum(2), [5, 2], True),  # (B, T)
         (lambda x: x.sum((1, 2)), [5, 2], False),  # (B,)
         (lambda x: (x[:, :2], x[0]), [5, 2], True),
@@ -128,3 +131,99 @@ def test_a_tolerance_of_zero_is_taken_at_its_word():
         lambda x: x[:, :2] + 1e-7 * x.sum(1, keepdim=True), x, [5, 2], batch_first=True, tolerance=0
     )
     assert comparison.agrees is False
+
+
+def ragged_batch():
+    torch.manual_seed(0)
+    lengths = torch.tensor([8, 6, 5, 3, 2])
+    mask = torch.arange(8) < lengths[:, None]
+    return torch.randn(5, 8, 4) * mask[..., None], lengths, mask
+
+
+@pytest.mark.parametrize("fill", [0, -1e4, -1e9, -torch.inf])
+def test_large_values_do_not_hide_a_difference(fill):
+    x, lengths, mask = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True)
+
+    def scores(x):  # attention of the final state, which is read after the padding
+        output, h_n = gru(x)
+        return torch.einsum("bh,bth->bt", h_n[-1], output).masked_fill(~mask, fill)[:, None]
+
+    comparison = pv.compare(scores, x, lengths, batch_first=True)
+    assert comparison.outputs[0].sequences == ("b", "c", "d", "e")
+    scale = torch.tensor([1e6, 1, 1, 1, 1])[:, None]
+    comparison = pv.compare(lambda x: gru(x)[1][-1] * scale, x, lengths, batch_first=True)
+    assert comparison.outputs[0].sequences == ("b", "c", "d", "e")
+
+
+LAYOUTS = {
+    "(B, T, C)": lambda output: output,
+    "(T, B, C)": lambda output: output.transpose(0, 1),
+    "(B, C, T)": lambda output: output.transpose(1, 2),
+    "(B * T, C)": lambda output: output.flatten(0, 1),
+    "(T * B, C)": lambda output: output.transpose(0, 1).flatten(0, 1),
+    "(B * T,)": lambda output: output.sum(2).flatten(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("directions", [1, 2])
+def test_only_real_cells_count_in_any_layout(layout, directions):
+    x, lengths, _ = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True, bidirectional=directions == 2)
+    comparison = pv.compare(lambda x: layout(gru(x)[0]), x, lengths, batch_first=True)
+    assert comparison.agrees is (directions == 1)
+    assert comparison.outputs[0].places == "real cells"
+    assert comparison.outputs[0].compared == 24
+
+
+def test_whole_numbers_count():
+    x, lengths, _ = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True)
+    signs = pv.compare(lambda x: gru(x)[1].sign().int(), x, lengths, batch_first=True)
+    assert signs.agrees is False
+    assert pv.compare(lambda x: gru(x)[0].sign().int(), x, lengths, batch_first=True).agrees
+
+
+def test_a_model_that_finds_the_padding_by_its_id_is_not_called_wrong():
+    _, lengths, mask = ragged_batch()
+    embedding, gru = nn.Embedding(50, 4), nn.GRU(4, 6, batch_first=True)
+    for padding in (0, 1):
+        ids = torch.randint(2, 50, (5, 8)).masked_fill(~mask, padding)
+
+        def count_lengths(ids, padding=padding):
+            n = (ids != padding).sum(1)
+            words = pack_padded_sequence(embedding(ids), n, batch_first=True, enforce_sorted=False)
+            return gru(words)[1][-1]
+
+        comparison = pv.compare(count_lengths, ids, lengths, batch_first=True)
+        assert comparison.agrees is None
+        assert "right if the model finds the padding by its id" in comparison.to_text()
+        reading = pv.compare(lambda ids: gru(embedding(ids))[1][-1], ids, lengths, batch_first=True)
+        assert reading.agrees is False
+
+
+def test_more_padding_counts():
+    x, lengths, mask = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True)
+
+    def zeroed(x):  # its own padding is always zero, and it is read all the same
+        return gru(x * (torch.arange(x.shape[1]) < lengths[:, None])[..., None])[1]
+
+    comparison = pv.compare(zeroed, x, lengths, batch_first=True)
+    assert comparison.agrees is False
+    assert "how much padding there is at 5 of 5 sequences" in comparison.to_text()
+    fixed = pv.compare(lambda x: gru(x * mask[..., None])[1], x, lengths, batch_first=True)
+    assert "Not tested: how much padding there is" in fixed.to_text()
+
+
+def test_nothing_is_changed_and_batch_norm_is_named():
+    x, lengths, _ = ragged_batch()
+    norm = nn.Sequential(nn.Flatten(0, 1), nn.BatchNorm1d(4), nn.Unflatten(0, (5, -1)))
+    before = torch.get_rng_state()
+    pv.compare(lambda x: torch.dropout(x, 0.5, True), x, lengths, batch_first=True)
+    assert torch.equal(torch.get_rng_state(), before)
+    comparison = pv.compare(norm, x, lengths, batch_first=True)
+    assert comparison.agrees
+    assert "In training, BatchNorm takes" in comparison.to_text()
+    assert "BatchNorm" not in pv.compare(norm.eval(), x, lengths, batch_first=True).to_text()
