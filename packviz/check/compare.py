@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, is_few, table
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
-from packviz.ops.masks import lengths_tensor
+from packviz.ops.masks import lengths_tensor, require_width
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.tolerance import of_states
 
@@ -357,8 +357,7 @@ class StatesComparison(Drawing, HasNumbers):
         def add(title: str, d: Difference, columns: list[str], padding: BoolArray | None) -> None:
             values = np.moveaxis(d.absolute, d.axis or 0, 0).reshape(len(rows), -1)
             differs = np.moveaxis(d.differs, d.axis or 0, 0).reshape(len(rows), -1)
-            panel = Differences(title, rows, columns, values, differs, d.scale, padding)
-            panels.append(panel)
+            panels.append(Differences(title, rows, columns, values, differs, d.scale, padding))
 
         for half, outputs in self._halves.items():
             side = half.removesuffix(" half")
@@ -471,6 +470,7 @@ def compare(
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
     layout = require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), first))
+    require_width(lengths, layout.max_len)
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
     if tolerance is None:
@@ -486,8 +486,7 @@ def compare(
             leaf = x.detach().clone().requires_grad_(gradients)
             result = run(rnn, leaf, layout, hx, pack)
             results.append(_gradients(rnn, leaf, layout, result) if gradients else {})
-            detached = [None if part is None else part.detach() for part in result]
-            runs.append(Run._make(detached))
+            runs.append(Run._make(None if part is None else part.detach() for part in result))
     padded, packed = runs
     directions = 1 + rnn.bidirectional
     shape = (rnn.num_layers, directions, layout.batch_size, -1)
@@ -503,12 +502,10 @@ def compare(
             axis = 0 if name == "x" else None
             other = results[1][loss][name]
             differences[loss][name] = _difference(axis, tolerance, gradient, other)
-    dtype = str(x.dtype).removeprefix("torch.")
-    notes = tuple(_notes(rnn, gradients))
     return StatesComparison(
         rnn=str(rnn),
         layout=layout,
-        dtype=dtype,
+        dtype=str(x.dtype).removeprefix("torch."),
         tolerance=tolerance,
         padded=padded,
         packed=packed,
@@ -517,7 +514,7 @@ def compare(
         c_n=c_n,
         batch_first=first,
         gradients=differences,
-        notes=notes,
+        notes=tuple(_notes(rnn, gradients)),
     )
 
 
@@ -546,20 +543,6 @@ def keeping_modes(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Sets a model to eval mode without gradients.
-
-    Afterwards, its modes, its buffers and the random state are as they were.
-    """
-    random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
-    with ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
-        for buffer in model.buffers():
-            after.callback(buffer.data.copy_, buffer.clone())
-        model.eval()
-        yield
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from packviz.core.padded import Padded, batch_is_first, order
 from packviz.core.validation import require_plain
 from packviz.draw.text import count
 from packviz.ops.arguments import require_padded
+from packviz.ops.masks import require_width
 
 SURE = 0.1
 """A mistake is reported if the probability that the data look wrong by chance is below this value.
@@ -59,6 +60,7 @@ class Batch:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         first = batch_is_first(batch_first, x.shape)
         self.size, self.steps, self.batch_first = Padded.of(x.shape, first)
+        require_width(lengths, self.steps)
         x = x.detach() if x.is_meta else x.detach().cpu()
         if not first:
             x = x.transpose(0, 1)

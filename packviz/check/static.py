@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from packviz.check import captures
 from packviz.check.captures import difference, first_line, is_list, leaves, mapped
-from packviz.check.compare import evaluating
+from packviz.check.whole_model import evaluating
 from packviz.core.layout import IntArray
 from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from packviz.check.compare import evaluating
+from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import Padded
 from packviz.core.validation import share
 from packviz.draw.text import table
 from packviz.ops.agreement import parts
-from packviz.ops.masks import Lengths, lengths_tensor
+from packviz.ops.masks import Lengths, lengths_tensor, require_width
 from packviz.ops.tolerance import of_states
 
 Model = Callable[[Tensor], object]
@@ -121,6 +121,7 @@ def compare_padding(
     """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
     whole = lengths_tensor(lengths)
     shape = Padded.fitting(len(whole), x.shape, batch_first)
+    require_width(lengths, shape.steps)
     if shape.batch == shape.steps:
         raise ValueError(
             "x has as many sequences as time steps, so the axes of a result cannot be told apart:"
@@ -135,7 +136,8 @@ def compare_padding(
     poisoned = _poisoned(clean, mask)
     notes = []
     module = model if isinstance(model, nn.Module) else nn.Module()
-    if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
+    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    if any(isinstance(part, norms) and part.training for part in module.modules()):
         notes.append(
             "The model was judged in eval mode. In training, BatchNorm takes its mean and variance"
             " from all cells, those of the padding, too."
@@ -151,6 +153,20 @@ def compare_padding(
         values = [run.get(name, value) for run in runs]
         outputs.append(_judged(name, values, real, shape, tolerance, not x.is_floating_point()))
     return PaddingComparison(layout, tuple(outputs), tuple(notes))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Sets a model to eval mode without gradients.
+
+    Afterwards, its modes, its buffers and the random state are as they were.
+    """
+    random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
+    with ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
+        for buffer in model.buffers():
+            after.callback(buffer.data.copy_, buffer.clone())
+        model.eval()
+        yield
 
 
 def _run(model: Model, batch: Tensor) -> dict[str, Tensor]:

@@ -21,7 +21,8 @@ import numpy as np
 
 from packviz.core import sentences as real
 from packviz.core.layout import IntArray, read_lengths
-from packviz.core.validation import kind_of
+from packviz.core.util import warn
+from packviz.core.validation import at_least, kind_of
 
 
 def read(source: str | os.PathLike[str], column: str | None = None) -> list[float]:
@@ -50,7 +51,13 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
         return parse(name, column)
     try:
         if name.endswith(".npy"):
-            values: list[float] = read_lengths(np.load(name, allow_pickle=False)).tolist()
+            loaded = np.load(name, allow_pickle=False)
+            values: list[float] = read_lengths(loaded).tolist()
+            if loaded.ndim == 2 and loaded.shape[1] > max(values):
+                warn(
+                    f"{name} is a mask of {loaded.shape[1]} time steps, and only its lengths are"
+                    f" kept, of which the greatest is {max(values)}"
+                )
             return values
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
         return parse(text, column, is_table=name.endswith(".csv"))
@@ -154,12 +161,14 @@ def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
     Setup B of the forum benchmark has these lengths.
     """
-    return longest - np.arange(batch_size) % longest
+    return longest - np.arange(batch_size) % at_least("longest", longest)
 
 
 def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths drawn uniformly from 1 to `longest`."""
-    return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
+    return np.random.default_rng(seed).integers(
+        1, at_least("longest", longest), size=batch_size, endpoint=True
+    )
 
 
 def log_normal(
@@ -178,7 +187,7 @@ def log_normal(
 
 def evenly(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths spread evenly from `longest` down to 1."""
-    return np.rint(np.linspace(longest, 1, batch_size)).astype(np.int64)
+    return np.rint(np.linspace(at_least("longest", longest), 1, batch_size)).astype(np.int64)
 
 
 def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:

@@ -64,8 +64,10 @@ class Spec:
                 f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out"
             )
         if self.proj_size >= self.hidden_size:
-            limit = f"it must be smaller than hidden_size={self.hidden_size}"
-            raise ValueError(f"proj_size is {self.proj_size}; {limit}")
+            raise ValueError(
+                f"proj_size is {self.proj_size}; it must be smaller than"
+                f" hidden_size={self.hidden_size}"
+            )
 
     @classmethod
     def of(cls, rnn: Any) -> Spec:

@@ -68,7 +68,7 @@ class Work(Generic[Count]):
     @property
     def ratio(self) -> float | npt.NDArray[np.float64]:
         """The ratio `packed / padded`."""
-        return self.packed / self.padded
+        return self.packed / np.maximum(self.padded, 1)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -252,11 +252,12 @@ def _count(
     steps = np.full((2, layout.max_len), batch * each)  # padded, and packed
     steps[1] = 0
     steps[1, :end] = layout.batch_sizes * each
-    steps[:, :1] += batch * first
+    steps[0, :1] += batch * first
+    steps[1, :end][:1] += layout.batch_sizes[:1] * first
     sequences = np.full((2, batch), layout.max_len * each + first)
-    sequences[1] = layout.lengths * each + first
+    sequences[1] = layout.lengths * each + (layout.lengths > 0) * first
     if bidirectional:
-        longest = layout.lengths == end
+        longest = layout.lengths == max(end, 1)
         steps[0, -1:] += batch * first
         steps[1, end - 1 : end] += longest.sum() * first
         sequences[0] += first
@@ -298,6 +299,6 @@ def flops(rnn: nn.RNNBase | Spec, lengths: object, *, input_grad: bool = False) 
         (8400, 5600)
     """
     batches = lengths if isinstance(lengths, (list, tuple)) else ()
-    if not any(isinstance(batch, Layout) or np.ndim(batch) == 1 for batch in batches):
+    if not any(isinstance(batch, Layout) or np.ndim(batch) in (1, 2) for batch in batches):
         batches = (lengths,)
     return FlopCount(Spec.of(rnn), tuple(map(Layout, batches)), input_grad)

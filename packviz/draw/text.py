@@ -43,7 +43,7 @@ class Labelled:
 
     def name(self, b: int) -> str:
         """Returns the name of sequence `b`."""
-        return sequence_name(b) if self.names is None else self.names[b]
+        return sequence_name(b) if self.names is None else value(self.names[b])
 
     def label(self, b: int, t: int) -> str:
         """Returns the label of the cell of sequence `b` at time step `t`."""
@@ -142,8 +142,8 @@ def _steps(batch: Labelled) -> list[list[str]]:
 
 
 def _rows(first: int, size: int) -> str:
-    if size == 1:
-        return f"row  {first}"
+    if size < 2:
+        return f"row  {first}" if size else "no rows"
     return f"rows {first}–{first + size - 1}"
 
 
@@ -185,7 +185,9 @@ def value(value: object) -> str:
     digits, except that whole numbers below a million keep all their digits. Lists and vectors
     become `…`.
     """
-    if isinstance(value, (float, np.floating)):
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()  # type: ignore[attr-defined]
+    if isinstance(value, float):
         number = float(value)
         if number.is_integer() and abs(number) < 1e6:
             return str(int(number))

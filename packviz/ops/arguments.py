@@ -19,7 +19,7 @@ def require_rnn(rnn: object) -> None:
         TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
     """
     if not isinstance(rnn, nn.RNNBase) or rnn.mode not in ("LSTM", "GRU", "RNN_TANH", "RNN_RELU"):
-        raise TypeError(f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM")
+        raise TypeError(f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM of torch.nn")
 
 
 def require_padded(x: object) -> None:
@@ -81,8 +81,7 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
     got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
     if got != expected:
-        described = " and ".join(map(str, got))
-        raise ValueError(f"hx must be {names.format(*expected)}, got {described}")
+        raise ValueError(f"hx must be {names.format(*expected)}, got {' and '.join(map(str, got))}")
     for state in states:
         require_device("hx", state, x)
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):

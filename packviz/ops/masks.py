@@ -32,7 +32,7 @@ from packviz.core.layout import (
     mask_cells,
     read_lengths,
 )
-from packviz.core.padded import Padded, is_constant, is_on_side, order, reading
+from packviz.core.padded import Padded, is_constant, is_on_side, order
 from packviz.core.util import warn
 from packviz.core.validation import kind_of, one_of, require_none, require_plain
 
@@ -84,16 +84,16 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         >>> picture = pv.draw.Aligned.of(mask, [3, 1], title="real_mask([3, 1])", batch_first=True)
     """
     n = lengths_tensor(lengths)
-    if max_len is None and isinstance(lengths, Layout):
-        max_len = lengths.max_len
     if max_len is None and is_mask(lengths):
         max_len = lengths.shape[1]
     if max_len is None:
+        max_len = getattr(lengths, "max_len", None)  # of a Layout
+    if max_len is None:
         if not _is_readable(n):
-            when = f"for lengths on {n.device}, because the longest cannot be read there at once"
-            if n.device.type == "cpu":
-                when = "if lengths cannot be read, for example while compiling or tracing"
-            raise ValueError(f"max_len is required {when}; pass max_len=x.shape[…]")
+            raise ValueError(
+                "max_len is required where the lengths cannot be read at once: on an accelerator,"
+                " and while compiling or tracing; pass max_len=x.shape[…]"
+            )
         _check(n, MOST_STEPS, "the largest number of time steps in a mask")
         max_len = max([0, *n.tolist()])
     steps = time_steps(max_len, "max_len")
@@ -195,9 +195,8 @@ def masked_loss(
         mask = _mask_like(n, read)
         cells, weights = _loss_of_cells(loss, arguments, mask, options)
     total: Tensor = _summed(cells, mask, read, reduction)
-    dtype: torch.dtype = cells.dtype
     if reduction == "sum":
-        return total.to(dtype)
+        return total.to(cells.dtype)
     if weights is None:
         per_cell = math.prod(cells.shape[2:])
         count = n * per_cell
@@ -206,7 +205,7 @@ def masked_loss(
     else:
         count = _summed(weights, mask, read, reduction)
     mean: Tensor = total / count.masked_fill(count == 0, 1)
-    return mean.to(dtype)
+    return mean.to(cells.dtype)
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
@@ -215,17 +214,14 @@ _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, bat
 def _mask_like(n: Tensor, batch: Padded) -> Tensor:
     """Returns the mask of a batch in the order of its dimensions."""
     mask = _is_real(n, batch.steps)
-    if batch.batch_first:
-        return mask
-    return mask.T
+    return mask if batch.batch_first else mask.T
 
 
 def _summed(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
     """Adds up the numbers at real cells, for each sequence or for the batch."""
     # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is
     # summed in float32, because the largest number in float16 is 65,504.
-    padding = ~_widened(mask, cells.ndim)
-    real = cells.masked_fill(padding, 0)
+    real = cells.masked_fill(~_widened(mask, cells.ndim), 0)
     if cells.dtype in (torch.float16, torch.bfloat16):
         real = real.float()
     if reduction != "sequence":
@@ -274,9 +270,7 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
     predictions, targets = shapes[:2]
     if len(predictions) != len(targets) or predictions == targets:
         return
-    pairs = zip(predictions, targets, strict=True)
-    fits = [p == t or 1 in (p, t) for p, t in pairs]
-    if all(fits):
+    if all(p == t or 1 in (p, t) for p, t in zip(predictions, targets, strict=True)):
         _refuse_broadcasting(predictions, targets)
 
 
@@ -299,6 +293,12 @@ def _loss_of_cells(
     filled = [tensor.masked_fill(~_widened(mask, tensor.ndim), 0) for tensor in tensors]
     flat = [tensor.flatten(0, 1) for tensor in filled]
     options = {**options, "reduction": "none"}
+    weight = options.get("weight")
+    if isinstance(weight, Tensor) and weight.ndim > 1:
+        raise ValueError(
+            f"weight has {weight.ndim} dimensions; give one number per class, or multiply the loss"
+            " of each cell: pv.masked_loss(loss * weight, lengths)"
+        )
     loss = function(*flat, **options)
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
         raise ValueError(
@@ -319,7 +319,6 @@ def _loss_of_cells(
     _warn_of_targets(tensors[1] == ignore_index, mask, ignore_index, is_torchs)
     ignored = targets == ignore_index
     weights = torch.ones_like(targets, dtype=loss.dtype)
-    weight = options.get("weight")
     if is_torchs and weight is not None:
         classes = targets.masked_fill(ignored, 0)
         weights = weight[classes]
@@ -413,8 +412,9 @@ def align(
     require_fitting("padding_value", padding_value, x.dtype)
     width = batch.steps if max_len is None else time_steps(max_len, "max_len")
     if max_len is not None:
-        numbers = lengths_tensor(lengths)
-        _check(numbers, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
+        _check(
+            lengths_tensor(lengths), width, "max_len", "lengths" if mask is None else "mask.sum(1)"
+        )
     cells = x if batch.batch_first else x.transpose(0, 1)
     if source_side is None:
         source_side = "left" if padding_side == "right" else "right"
@@ -549,11 +549,7 @@ def _fitted(
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
-    if mask is not None and mask.shape[1] != batch.steps:
-        raise ValueError(
-            f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)}, has"
-            f" T = {batch.steps}; a mask is always (B, T)"
-        )
+    require_width(lengths if mask is None else mask, batch.steps)
     moved = to_device(n, x.device)
     limit = f"the time steps of {name}"
     if _is_readable(n):
@@ -561,6 +557,19 @@ def _fitted(
         return moved, batch
     _check(moved, batch.steps, limit)
     return moved.clamp(0, batch.steps), batch
+
+
+def require_width(lengths: Any, steps: int) -> None:
+    """Checks that a mask has as many time steps as its batch. Lengths always pass.
+
+    Raises:
+        ValueError: it has more or fewer.
+    """
+    if is_mask(lengths) and not torch.compiler.is_compiling() and lengths.shape[1] != steps:
+        raise ValueError(
+            f"the mask has shape {tuple(lengths.shape)}, but the batch has T = {steps}; a mask is"
+            " always (B, T)"
+        )
 
 
 def lengths_tensor(lengths: Lengths) -> Tensor:
@@ -614,13 +623,17 @@ def _booleans(mask: object) -> Tensor:
     return values.bool()
 
 
-def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
+def require_fitting(name: str, value: Any, dtype: torch.dtype) -> None:
     """Checks that a tensor of this dtype, if it holds integers or booleans, can hold a number.
 
     Raises:
         ValueError: it would become another number.
     """
-    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, (int, float)):
+    if (
+        dtype.is_floating_point
+        or dtype.is_complex
+        or not isinstance(value, (int, float, np.number))
+    ):
         return
     low = 0
     high = 1

@@ -35,6 +35,7 @@ from packviz.ops.masks import (
     lengths_tensor,
     padded_rows,
     require_fitting,
+    require_width,
     time_steps,
     to_device,
 )
@@ -202,6 +203,7 @@ def _pack_padded(
     x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool
 ) -> PackedSequence:
     if is_mask(lengths):
+        require_width(lengths, x.shape[1 if batch_first else 0])
         lengths = lengths_tensor(lengths)
     is_traced_list = not isinstance(lengths, Tensor) and is_tracing()
     if is_traced_list or type(x) not in _PLAIN or x.ndim < 2:

@@ -80,7 +80,7 @@ class WithLengths(nn.RNNBase):
                 Without `lengths`, anything that torch's RNN takes.
             hx: the initial state, as in torch. Defaults to zeros.
             lengths: `(B,)` whole numbers from 0 to `T`, or a mask, `(B, T)`, as in `pv.run`.
-                Without lengths, this is torch's own forward pass.
+                Without lengths, every sequence has `T` steps, as in torch's own forward pass.
             total_length: the number of time steps of the output. Defaults to `T`.
             padding_value: the value that fills the padding of the output.
 
@@ -89,14 +89,22 @@ class WithLengths(nn.RNNBase):
             `pad_packed_sequence(…, total_length=T)` return.
 
         Raises:
-            TypeError: `hx` holds whole numbers, so it is probably the lengths.
+            TypeError: `hx` holds whole numbers, so it is probably the lengths; or `total_length` or
+                `padding_value` is given without lengths.
             ValueError: the arguments do not fit together.
             RuntimeError: the RNN is exported to ONNX, and ONNX or this release of torch lacks what
                 it needs.
         """
         if lengths is None:
+            if total_length is not None or padding_value:
+                raise TypeError("total_length and padding_value need lengths: name these, as well")
             _refuse_lengths(hx)
-            return self._plain(input, hx)
+            is_padded = isinstance(input, Tensor) and input.ndim == 3
+            if not (is_padded and torch.compiler.is_compiling()):
+                return self._plain(input, hx)
+            # torch cannot compile the training of its own LSTM.
+            batch, steps, _ = Padded.of(input.shape, self.batch_first)
+            lengths = torch.full((batch,), steps, device="cpu")
         require_padded(input)
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]

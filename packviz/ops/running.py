@@ -29,7 +29,7 @@ from packviz.ops.arguments import (
 )
 from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import current_stream, falling_sizes, is_at_hand, placed
-from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
+from packviz.ops.masks import Lengths, is_tracing, lengths_tensor, require_width
 from packviz.ops.private import (
     IS_TESTED,
     is_compiler_loaded,
@@ -173,13 +173,18 @@ def run(
                 "x is packed, so it has its own lengths and stays packed;"
                 " pass only hx and method with it"
             )
-    if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
+    if hasattr(rnn, "from_torch") and (may_have_hooks(rnn) or _has_own_forward(rnn)):
         raise TypeError(
-            "rnn has hooks, or all modules have, and pv.run would not run them: call rnn itself, as"
-            " in rnn(x, hx, lengths)"
+            "rnn has hooks, or all modules have, or a forward of its own, and pv.run would not run"
+            " them: call rnn itself, as in rnn(x, hx, lengths)"
         )
     runner = _runner()
     return runner(rnn, x, lengths, hx, method, batch_first, total_length, padding_value)
+
+
+def _has_own_forward(rnn: nn.RNNBase) -> bool:
+    """Returns whether one of packviz's RNNs has another `forward` than packviz's."""
+    return "forward" in vars(rnn) or type(rnn).forward.__module__ != "packviz.ops.rnn"
 
 
 def _runner() -> Callable[..., tuple[Any, State]]:
@@ -592,6 +597,7 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled(x.device.type)
+        and not (x.is_inference() and torch.is_grad_enabled())  # it cannot be saved
         and not may_derive_otherwise()
     )
 
@@ -647,6 +653,7 @@ def _checked(
     if not n:
         raise ValueError("lengths is empty; give at least one sequence, and its length")
     source = Padded.fitting(len(n), shape, batch_first, features=", I")
+    require_width(lengths, source.steps)
     if min(n) < 0 or max(n) > source.steps:
         source.require_lengths(np.array(n), reading(shape, batch_first, features=", I"))
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow

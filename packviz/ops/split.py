@@ -114,7 +114,7 @@ def _rnn(
 def _rnn_back(
     grid: Grid, of_state: Tensor, y: Tensor, dy: Tensor, dh: Tensor, is_relu: bool
 ) -> Tensor:
-    d_gates = (y > 0).to(y.dtype) if is_relu else 1 - y * y
+    d_gates = (~(y <= 0)).to(y.dtype) if is_relu else 1 - y * y  # NaN counts, as in torch
     for n, gate, g in reversed(_along(grid, d_gates, dy)):
         running = dh[:n]
         torch.mm(gate.mul_(g.add_(running)), of_state, out=running)

@@ -106,6 +106,7 @@ def _bench(options: argparse.Namespace) -> None:
         one_of("--methods", method, network.METHODS)
     if options.plot:
         require_suffix("--plot", options.plot, (".svg", ".png"))
+        _require_folder(options.plot)
     if options.quick:
         points = forum.grid(options.setup, forum.QUICK_STEPS, forum.QUICK_BATCH)
     else:
@@ -113,7 +114,14 @@ def _bench(options: argparse.Namespace) -> None:
     results = _record(forum.STUDY, points, options, methods=methods)
     print(results)
     if options.plot:
-        forum.chart({"": results}, "ratio", options.setup, methods).save(options.plot)
+        measured = [setup for setup in options.setup if forum.steps(results, setup)]
+        forum.chart({"": results}, "ratio", measured, methods).save(options.plot)
+
+
+def _require_folder(path: str) -> None:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise ValueError(f"cannot write {path}: there is no folder {folder}")
 
 
 def _record(
@@ -136,9 +144,7 @@ def _record(
             parameters[name] = getattr(options, name)
     if options.out:
         require_suffix("--out", options.out, [".json"])
-        folder = Path(options.out).parent
-        if not folder.is_dir():
-            raise ValueError(f"cannot write {options.out}: there is no folder {folder}")
+        _require_folder(options.out)
     from packviz.measure.children import ChildError  # noqa: PLC0415
 
     try:

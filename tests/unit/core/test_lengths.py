@@ -189,3 +189,15 @@ def test_even_steps_differ_only_in_how_many_are_distinct(distinct, size):
     assert set(np.bincount(n)) == {0, size // distinct}
     with pytest.raises(ValueError, match="distinct is 5; it must be at least 2 and divide 16"):
         lengths.even_steps(5, 16)
+
+
+def test_a_mask_in_a_file_loses_its_width_with_a_warning(tmp_path):
+    np.save(tmp_path / "wide.npy", [[1, 1, 0], [1, 0, 0]])
+    with pytest.warns(UserWarning, match="a mask of 3 time steps, and only its lengths are kept"):
+        assert lengths.read(tmp_path / "wide.npy") == [2, 1]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "triangle", "evenly"])
+def test_a_longest_length_of_0_is_refused(kind):
+    with pytest.raises(ValueError, match="longest is 0"):
+        lengths.DISTRIBUTIONS[kind](4, 0, 0)

@@ -309,3 +309,26 @@ def test_numbers_can_be_passed_on():
     assert first == {"pass": "forward", "padded": 8400, "packed": 5600, "saved": 2800}
     assert json.loads(json.dumps(counted.to_dict())) == counted.to_dict()
     assert "| forward | 8,400 | 5,600 | 2,800 |" in counted.to_markdown()
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_empty_sequences_cost_nothing_when_packed(bidirectional):
+    spec = pv.Spec("LSTM", 3, 7, bidirectional=bidirectional)
+    for lengths in ([3, 0], [0, 4, 2, 0]):
+        counted = pv.flops(spec, lengths)
+        alone = pv.flops(spec, [n for n in lengths if n])
+        assert counted.training.packed == alone.training.packed
+        per_sequence = counted.training.per_sequence.packed
+        assert per_sequence.sum() == counted.training.packed
+        assert (per_sequence == 0).tolist() == [n == 0 for n in lengths]
+        assert counted.training.per_step.packed.sum() == counted.training.packed
+    nothing = pv.flops(spec, [0, 0])
+    assert (nothing.training.packed, nothing.ratio) == (0, 0)
+
+
+def test_masks_describe_batches_like_lengths():
+    spec = pv.Spec("LSTM", 3, 7)
+    masks = [pv.real_mask(lengths, 6) for lengths in ([5, 3], [2, 1, 1])]
+    layouts = [pv.Layout(lengths, 6) for lengths in ([5, 3], [2, 1, 1])]
+    assert pv.flops(spec, masks) == pv.flops(spec, layouts)
+    assert pv.flops(spec, masks[0]) == pv.flops(spec, layouts[0])

@@ -3,9 +3,11 @@
 import math
 import re
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import packviz as pv
 from packviz.core.layout import Layout
 from packviz.draw import text
 
@@ -96,3 +98,12 @@ def test_a_row_that_ends_early_goes_on_across_the_columns():
     ]
     assert text.table(rows[1:], "<  >3")[-1] == "w  –"
     assert text.table([]) == []
+
+
+def test_odd_cells_and_names_stay_readable():
+    flat = pv.show([3, 0, 2], flat=True).to_text()
+    assert "b  no rows" in flat
+    numbers = pv.show([list(torch.tensor([4, 5])), list(torch.tensor([6]))], part="padded")
+    assert re.findall(r"length +\d +(.*)", numbers.to_text()) == ["4    5", "6    ·"]
+    named = pv.show(["ab", "c"], names=["x\ny", "z"], part="padded").to_text()
+    assert "x\\ny" in named

@@ -309,7 +309,7 @@ REFUSED = {
     ),
     r"booleans: .* mask \(B, T\)": wrong(pv.real_mask, torch.tensor([True])),
     "max_len is -1; give a whole number": wrong(pv.real_mask, [1], -1),
-    "max_len is required for lengths on meta": wrong(
+    "max_len is required where the lengths cannot be read": wrong(
         pv.real_mask, torch.ones(2, dtype=int, device="meta")
     ),
     r'loss is torch.float32 of shape \(\).*reduction="none"': wrong(
@@ -559,3 +559,16 @@ def test_exports_with_a_dynamic_batch(name):
     ):  # the second is square, which causes no warning in a program
         x, n = padded(lengths, width, batch_first=False), torch.tensor(lengths)
         assert torch.equal(program(x, n), calls[name](x, n, batch_first=False))
+
+
+def test_a_weight_for_each_cell_is_refused():
+    prediction, target, weight = torch.rand(3, 2, 5)
+    with pytest.raises(ValueError, match="weight has 2 dimensions; give one number per class"):
+        pv.masked_loss(F.mse_loss, prediction, target, [5, 3], batch_first=True, weight=weight)
+
+
+@pytest.mark.parametrize("value", [0.5, np.float32(0.5), np.float64(0.5), np.int64(300), 300])
+def test_a_padding_value_that_does_not_fit_is_refused_whatever_its_type(value):
+    x = torch.ones(2, 5, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=r"padding_value is .*, which torch.uint8 cannot hold"):
+        pv.align(x, [5, 3], batch_first=True, padding_value=value)

@@ -152,6 +152,30 @@ def test_without_lengths_it_is_torchs_own(kind):
             module(x, lengths)
 
 
+@pytest.mark.parametrize("options", [{"total_length": 9}, {"padding_value": 7.0}])
+def test_what_needs_lengths_is_refused_without_them(options):
+    with pytest.raises(TypeError, match="need lengths"):
+        pv.LSTM(3, 4)(torch.zeros(5, 2, 3), **options)
+
+
+class Muted(pv.GRU):
+    def forward(self, x, lengths):
+        output, h_n = super().forward(x, lengths=lengths)
+        return 0 * output, h_n
+
+
+def test_a_forward_of_its_own_is_not_passed_by():
+    muted = Muted(3, 4)
+    x = torch.randn(5, 2, 3)
+    assert not muted(x, [5, 3])[0].any()
+    other = pv.GRU(3, 4)
+    other.forward = muted.forward
+    for rnn in (muted, other):
+        for method in ("auto", "packed"):
+            with pytest.raises(TypeError, match=r"a forward of its own.*call rnn itself"):
+                pv.run(rnn, x, [5, 3], method=method)
+
+
 def test_frozen_weights_and_second_derivatives():
     rnn = ragged(build("GRU"))
     rnn.weight_hh_l0.requires_grad_(False)
@@ -442,6 +466,18 @@ def test_a_training_step_compiles_in_one_graph(kind, backend):
     mask = pv.real_mask(n, x.shape[0])
     assert_close(flat(compiled(x, mask)), wanted)
     torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@habit_since("2.8")
+def test_a_training_step_without_lengths_compiles(kind):
+    rnn = build(kind, num_layers=2, batch_first=True)
+    x = torch.randn(2, 5, 3)
+    compiled = torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
+    ours, theirs = flat(compiled(x)), flat(rnn(x))
+    assert_close(ours, theirs)
+    assert_same_gradients(ours, theirs, [*compiled.parameters()], [*rnn.parameters()])
 
 
 @pytest.mark.filterwarnings("ignore")

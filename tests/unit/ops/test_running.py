@@ -751,3 +751,48 @@ def test_indices_are_kept_for_one_stream(monkeypatch):
     first, other, again = grids
     assert first is again
     assert first is not other
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("lengths", [[5, 3], [5, 5]])
+def test_a_batch_from_inference_mode_trains(kind, lengths):
+    rnn = kind(3, 4)
+    with torch.inference_mode():
+        x = torch.randn(5, 2, 3)
+    output, _ = rnn(pack_padded_sequence(x, lengths))
+    expected = torch.autograd.grad(output.data.sum(), [*rnn.parameters()])
+    found = torch.autograd.grad(pv.run(rnn, x, lengths)[0].sum(), [*rnn.parameters()])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [3, 9])
+def test_a_mask_of_another_width_is_refused_everywhere(width):
+    x = torch.randn(2, 6, 3)
+    mask = pv.real_mask([3, 1], width)
+    gru = pv.GRU(3, 4, batch_first=True)
+    for call in (
+        lambda: pv.run(gru, x, mask),
+        lambda: gru(x, lengths=mask),
+        lambda: pv.pack_padded_sequence(x, mask, True),
+        lambda: pv.masked_loss(x, mask, batch_first=True),
+        lambda: pv.align(x, mask, batch_first=True),
+        lambda: pv.last_output(x, mask, True),
+        lambda: pv.diagnose(x, mask, True),
+        lambda: pv.compare(gru, x, mask),
+        lambda: pv.compare(nn.Linear(3, 3), x, mask, batch_first=True),
+    ):
+        with pytest.raises(ValueError, match=rf"mask has shape \(2, {width}\).*T = 6"):
+            call()
+
+
+def test_nan_at_a_real_cell_gives_the_gradients_of_torch():
+    rnn = nn.RNN(2, 2, nonlinearity="relu", batch_first=True)
+    x = torch.randn(2, 5, 2)
+    x[1, 0, 0] = torch.nan
+    gradients = []
+    for method in ("packed", "split"):
+        total = pv.run(rnn, x, [5, 3], method=method)[0].sum()
+        gradients.append(torch.autograd.grad(total, [*rnn.parameters()]))
+    for theirs, ours in zip(*gradients, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5, equal_nan=True)
