@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.check.evidence import SWAPPED, Batch, about, judge, turned, undecided
-from packviz.check.findings import Finding, Findings
+from packviz.check.findings import UNDECIDED, Finding, Findings
 from packviz.core.layout import BoolArray, Layout, sequence_name
 from packviz.draw.text import count, numbers
 
@@ -214,13 +214,13 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
             first = f"batch_first={batch.batch_first}"
             fix = f"pad_packed_sequence(packed, {first}, padding_value={value})"
             yield Finding("info", "padding not restored", message, fix=fix)
-    hidden = batch.nan & padding
+    hidden = ~batch.x.isfinite().all(-1).numpy() & padding
     if not hidden.any():
         return
     cells = count(int(padding.sum()), "padding cell")
     message = (
-        f"NaN is in {int(hidden.sum()):,} of {cells}. A packed RNN reads none of them. A padded one"
-        " does, and all weights get NaN gradients, even from a loss over the real steps."
+        f"NaN or infinity is in {int(hidden.sum()):,} of {cells}. A packed RNN reads none of them."
+        " A padded one does, and its weights get NaN gradients, even from a loss over real steps."
     )
     mask = f"pv.real_mask(lengths, x.shape[{int(batch.batch_first)}])"
     if not batch.batch_first:
@@ -339,19 +339,38 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     taken = last.detach().reshape(batch.size, -1).to(batch.x)
     ends = np.clip(batch.n, 1, batch.steps) - 1
     right = batch.x[np.arange(batch.size), ends]
-    at_the_end = (taken == batch.x[:, -1]).all(-1)
-    wrong = (at_the_end & (taken != right).any(-1)).numpy()
-    if wrong.any():
-        b = int(np.argmax(wrong))
+    wrong = (taken != right).any(-1).numpy()
+    own = (taken[:, None] == batch.x).all(-1).numpy()
+    of_others = (taken[:, None] == right).all(-1).numpy()
+    at_the_end = wrong & own[:, -1]
+    fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
+    if at_the_end.any():
+        b = int(np.argmax(at_the_end))
         place = "x[:, -1]" if batch.batch_first else "x[-1]"
-        sequences = count(int(wrong.sum()), "sequence")
+        sequences = count(int(at_the_end.sum()), "sequence")
         why = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
             f"For {sequences}, last contains {place}, step {batch.steps - 1}, which is padding,"
             f" because {why}."
         )
-        fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
-        yield about(wrong, "error", "read at the padding", message, fix)
+        yield about(at_the_end, "error", "read at the padding", message, fix)
+    earlier = wrong & own.any(1) & ~at_the_end
+    if earlier.any():
+        b = int(np.argmax(earlier))
+        message = (
+            f"last[{b}] is step {np.argmax(own[b])} of sequence {sequence_name(b)}, which ends with"
+            f" step {ends[b]}."
+        )
+        yield about(earlier, "error", "not the last step", message, fix)
+    moved = wrong & of_others.any(1) & ~own.any(1)
+    if moved.any():
+        b = int(np.argmax(moved))
+        other = sequence_name(int(np.argmax(of_others[b])))
+        message = f"last[{b}] is the last step of sequence {other}, so the rows have another order."
+        yield about(moved, "error", "rows in another order", message, fix)
+    if (wrong & ~own.any(1) & ~of_others.any(1)).any():
+        message = "last cannot be judged, because it contains values that are no cell of x."
+        yield Finding("warning", UNDECIDED, message, fix="pass cells of x as last")
 
 
 def _shape(value: object) -> str:

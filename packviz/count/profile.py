@@ -21,7 +21,6 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.layout import Layout
 from packviz.core.util import HasText
 from packviz.count.operators import Operator, observe, walk
-from packviz.draw.plots import exponent as exponent
 from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import size as size

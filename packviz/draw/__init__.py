@@ -26,7 +26,6 @@ _MODULES = {
     "Stairs": "stairs",
     "Strips": "strips",
     "length_histogram": "plots",
-    "log_log": "plots",
     "padding_waste": "plots",
 }
 __all__ = sorted(_MODULES)

@@ -4,7 +4,6 @@ from packviz.draw.aligned import Aligned as Aligned
 from packviz.draw.attention import Attention as Attention
 from packviz.draw.documents import Scores as Scores
 from packviz.draw.plots import length_histogram as length_histogram
-from packviz.draw.plots import log_log as log_log
 from packviz.draw.plots import padding_waste as padding_waste
 from packviz.draw.ribbons import Ribbons as Ribbons
 from packviz.draw.stairs import Stairs as Stairs

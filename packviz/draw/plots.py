@@ -1,21 +1,17 @@
-"""Draws charts of padding, of lengths, and of how counts grow with the number of time steps."""
+"""Draws charts of padding and of lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from packviz.core import batches
 from packviz.core.layout import Layout, require_steps
 from packviz.draw.bars import BarChart, steps, totals
-from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
-from packviz.draw.quantities import plain
 from packviz.draw.text import count, numbers, percent
 
 _BARS = 20  # the largest number of bars in a histogram
-_CURVES = 4  # the largest number of curves that can be told apart
-_COLOUR = len(COLOURS) - 1  # of curves that show counts, and not methods
 
 
 def padding_waste(
@@ -100,63 +96,3 @@ def length_histogram(lengths: object) -> BarChart:
     return BarChart(
         words, lambda theme: steps(title, counts, counts, theme, parts, "length", names)
     )
-
-
-def log_log(
-    x: Sequence[float],
-    panels: Mapping[str, Mapping[str, Sequence[float]]],
-    title: str,
-    y: str = "",
-) -> Sweep:
-    """Plots counts against the number of time steps, on logarithmic axes.
-
-    On such axes, a power of `T` is a straight line whose slope is the exponent. Dashes distinguish
-    the curves.
-
-    Args:
-        x: two or more numbers of time steps.
-        panels: the curves of each panel, by the panel's title. A panel maps the name of each curve
-            to the curve's numbers, which must be positive, with one for each `x`.
-        title: the title above the panels, which states the finding.
-        y: the unit of the numbers.
-
-    Raises:
-        ValueError: `x` has fewer than two numbers; a number is not positive; a curve does not have
-            one number for each `x`; `panels` is empty; or a panel has no curves or more than four.
-    """
-    counts = [len(curves) for curves in panels.values()] or [0]
-    if min(counts) < 1 or max(counts) > _CURVES:
-        raise ValueError(
-            f"the panels have {counts} curves; give at least one panel, and 1 to {_CURVES} curves"
-            " in each, so that they can be told apart"
-        )
-    sizes = ", ".join(map(plain, x))
-    lines = [f"{title}. time steps T: {sizes}"]
-    plots = []
-    for panel, curves in panels.items():
-        plot = []
-        for i, (name, values) in enumerate(curves.items()):
-            rounded = round(exponent(x, values), 2) + 0  # so that -0.0 becomes 0.0
-            slope = f"slope {rounded:.2f}"
-            listed = ", ".join(map(plain, values))
-            lines.append(f"{panel}, {name}: {listed}; {slope}")
-            plot.append(Curve(f"{name}: {slope}", _COLOUR, i, x, values, hollow=i % 2 > 0))
-        plots.append(Plot(panel, plot, y=y, log=True))
-    return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")
-
-
-def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """Returns the exponent of the power law that fits best.
-
-    It is the slope of the best-fitting line in a log–log chart.
-
-    Raises:
-        ValueError: `x` and `y` differ in length, contain fewer than two numbers, or contain a
-            number that is not positive.
-    """
-    if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
-        raise ValueError(
-            f"a curve has the numbers {y} for x = {x}; give two lists of the same length, with at"
-            " least two numbers, all greater than 0"
-        )
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

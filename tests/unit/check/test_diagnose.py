@@ -87,7 +87,7 @@ def test_padding_that_holds_anything_is_undecided(lengths, extra, batch_first, s
 @given(lengths_of, st.sampled_from([1.0, -100.0, float("inf"), float("nan")]), seeds)
 def test_padding_with_another_value_gives_none(lengths, padding, seed):
     found = pv.diagnose(batch(lengths, padding=padding, seed=seed), lengths, True)
-    hidden = math.isnan(padding) and len(set(lengths)) > 1
+    hidden = not math.isfinite(padding) and len(set(lengths)) > 1
     alone = (
         sum(max(lengths) - n for n in lengths) == 1 and not hidden
     )  # one cell of padding is like itself
@@ -553,3 +553,22 @@ def test_cuda_finds_what_the_cpu_finds():
         )
         assert repr(there) == repr(pv.diagnose(data, lengths, True, **options))
     assert rules(x.cuda(), torch.tensor(LENGTHS).cuda(), True) == ["lengths not on the CPU"]
+
+
+def test_a_last_step_that_is_another_one_is_found():
+    torch.manual_seed(0)
+    lengths = torch.tensor([3, 6, 2, 5])
+    x = torch.randn(4, 6, 3) * pv.real_mask(lengths)[..., None]
+    rows = torch.arange(4)
+    right = x[rows, lengths - 1]
+    found = {
+        "": right,
+        "not the last step": x[rows, lengths - 2],
+        "rows in another order": right[lengths.argsort(descending=True)],
+        UNDECIDED: torch.cat([right[:, :2], x[:, 0, 2:]], 1),
+    }
+    for rule, last in found.items():
+        rules = [one.rule for one in serious(pv.diagnose(x, lengths, True, last=last))]
+        assert rules == [rule] * bool(rule)
+    (one,) = serious(pv.diagnose(x, lengths, True, last=x[:, 0]))
+    assert "last[0] is step 0 of sequence a, which ends with step 2" in one.message

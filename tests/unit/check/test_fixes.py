@@ -174,6 +174,7 @@ def test_the_fixes_of_explained_errors(one):
         "h_n": h_n,
     }
     own |= {
+        "images": torch.ones(2, 1, 4, 4),
         "layer": nn.Linear(2, 2),
         "offsets": [0, 5, 8, 10],
         "H": 2,

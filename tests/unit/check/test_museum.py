@@ -131,8 +131,9 @@ IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
     "A mask passed as lengths": [lambda: pack_padded_sequence(X, torch.ones(3, 5).long())],
     "Input without one of its dimensions": [
         lambda: GRU(packed()._replace(data=packed().data[:, 0])),
-        lambda: LSTM(X[..., None]),
+        lambda: LSTM(X[0, 0]),
     ],
+    "Input with a dimension too many": [lambda: LSTM(X[..., None])],
     "Last step read at lengths": [
         lambda: X.transpose(0, 1)[torch.arange(3), torch.tensor([5, 3, 2])]
     ],

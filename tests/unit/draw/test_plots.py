@@ -1,7 +1,6 @@
 """Charts of counts: the picture shows what the layouts hold."""
 
 import numpy as np
-import pytest
 from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,20 +69,3 @@ def test_length_histogram(layout):
     assert len(heights) == (counts > 0).sum()
     assert np.allclose(heights, 120 * counts[counts > 0] / counts.max(), atol=0.1)
     assert not ParsedSvg(chart.to_svg()).outside()
-
-
-@given(st.floats(-2, 3), st.floats(0.1, 1e6))
-def test_the_slope_is_the_power(power, factor):
-    sweep = plots.log_log(X, {"": {"a": [factor * x**power for x in X]}}, "t")
-    assert float(sweep.to_text().split()[-1]) == pytest.approx(power, abs=0.0051)
-
-
-def test_the_exponent_of_a_power_law():
-    x = [1, 3, 10, 50]
-    for power in (-1, 0, 0.5, 2):
-        assert plots.exponent(x, [7 * v**power for v in x]) == pytest.approx(power, abs=1e-12)
-    for x, y in (([1], [1]), ([1, 2], [1]), ([1, 2], [0, 1]), ([-1, 2], [1, 1])):
-        with pytest.raises(
-            ValueError, match="give two lists of the same length, with at least two numbers"
-        ):
-            plots.exponent(x, y)
