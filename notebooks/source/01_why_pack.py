@@ -14,9 +14,9 @@
 # ## Four reviews as one tensor
 #
 # The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us until notebook 06. The
-# one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged edge. So every row is
-# filled up to the length of the longest. What is filled in is called *padding*, and we hatch it in all our pictures.
-# One time step of one row is a *cell*.
+# one in question is c. A model reads all four as one tensor, and an ordinary tensor cannot have a ragged edge. So every
+# row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it in all our
+# pictures. One time step of one row is a *cell*.
 #
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
 # padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then press *Pack
@@ -82,7 +82,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise. Shuffle all
 # sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches.
 #
-# Packing would remove all of it, the 64 % as well as the 14 %. But bucketing gets most of that, for little. So waste
+# Packing would remove the padding altogether. But bucketing, too, removes much of it, and it is cheap. So waste
 # alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral*
 # into *positive*, unless something in the model *reads* it.
 
@@ -117,8 +117,9 @@ lstm = torch.nn.LSTM(input_size=6, hidden_size=8, batch_first=True)
 linear = torch.nn.Linear(8, 3)
 
 # %% [markdown]
-# Here is what it does with our batch, in six lines, one of which packs. The comments give the shapes of the results. (A
-# packed batch keeps its real cells in `data`.)
+# Here is what it does with our batch, in six lines. This is the careful version, which packs. (The model of our case
+# did not, and we come to that.) The comments give the shapes of the results. A packed batch keeps its real cells in
+# `data`.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -139,9 +140,9 @@ print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 # is the second vector. It can wait.)
 #
 # Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False` (notebook 02
-# explains it). All that, to keep six cells from the LSTM? The model of our case did without: its last line was `output,
-# (h_n, c_n) = lstm(embedded)`. That runs, and `h_n` has the same shape. But now the LSTM reads the padding, and c has
-# three cells of it.
+# explains it). All that, to keep six cells from the LSTM? The model of our case did not bother. It left out the line
+# that packs, and gave the padded batch to the LSTM: `output, (h_n, c_n) = lstm(embedded)`. That runs, and `h_n` has the
+# same shape. But now the LSTM reads the padding, and c has three cells of it.
 
 # %% tags=["claims"]
 assert (x.shape, embedded.shape, packed.data.shape) == ((4, 5), (4, 5, 6), (14, 6))
@@ -178,8 +179,7 @@ def final_states(batch, pack=False):
 
 
 # %% [markdown]
-# Each row below is a final state of c. The bar on the right is its distance from *c alone*. The code below the picture
-# divides it by the size of *c alone*, its Euclidean norm.
+# Each row below is a final state of c. The bar on the right is its distance from *c alone*.
 
 # %%
 states = {"c alone": final_states([c])[0]}
@@ -188,6 +188,9 @@ for name, other in {"a (3 steps)": a, "d (4 steps)": d, "b (5 steps)": b}.items(
 states["padded, beside all"] = final_states(sequences)[2]
 states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
+
+# %% [markdown]
+# Is 0.29 much? We compare it with the size of *c alone*, its Euclidean norm:
 
 # %%
 alone = states["c alone"]
@@ -228,8 +231,8 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# The case is closed, but our code is not complete. Six lines get answers from a model. To train it, we also need a
-# *loss*, which says how far the answers are from the right ones.
+# The case is closed. But the next pages all use one piece of code, ten lines long, and you have seen six. What is
+# missing?
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}
@@ -243,13 +246,14 @@ alone_output = lstm(embedding(c)[None])[0]
 assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 
 # %% [markdown]
-# ## What is missing for training?
+# ## What are the other four lines?
 #
-# For our classifier, the loss would be one more line: `cross_entropy(linear(h_n[0]), right_answers)`. But many models
-# answer after *every* word, to find the names in a text, for example. Such a model is called a *tagger*, and the next
-# pages need one. It scores the state at every step, which the LSTM has already returned, in `packed_output`. We put the
-# padding back, to give each review its row again, and then keep it out of the loss. That takes four more lines, and
-# some right answers, which we make up:
+# To train a model, we need a *loss*, which says how far its answers are from the right ones. For our classifier, that
+# would be one more line: `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after *every* word, to
+# find the names in a text, for example. Such a model is called a *tagger*. It scores the state at every step. The LSTM
+# has already returned these states, in `packed_output`. But they are packed, and our right answers lie in a rectangle.
+# So we pad again, and each review gets its row back. The padding does no harm this time, because the LSTM is done. A
+# mask keeps it out of the loss:
 
 # %%
 tags = torch.randint(3, (4, 5))  # the right answers, made up; the 6 in the padding are never used
@@ -261,10 +265,8 @@ loss = cross_entropy(scores[mask], tags[mask])                             # () 
 print("loss:", round(loss.item(), 2))
 
 # %% [markdown]
-# (The mask leaves the padding out, because there is no right answer for a word that nobody wrote.)
-#
-# Six lines and four, without the made-up tags: these are *the ten lines*. Each of the next pages opens with them,
-# folded, marks its own, and takes them apart.
+# Six lines and four (without the made-up tags) are *the ten lines*. Each of the next pages has them in a fold at its
+# beginning, and marks those that it takes apart.
 #
 # So padding spoils everything, and packing costs nothing? That goes too far.
 

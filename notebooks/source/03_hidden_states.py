@@ -56,10 +56,10 @@ panel = StatePanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# For two steps, the two lines of c are one. Then c's data ends, and the thin line stays level. The thick one does
-# not. To an LSTM, a zero input is still an input: its biases and gates act, and each step of padding moves the state
-# again. Then the batch ends. Whatever value a line has at that moment is called `h_n`. (The thin line only extends
-# the last state, for the eye.)
+# For two steps, the two lines of c are one. Then c's data ends, and the thin line stays level. The thick one does not.
+# To an LSTM, a zero input is still an input: its biases and gates act, and each step of padding moves the state again.
+# (The packed run has stopped there, and the thin line only repeats its last state, for the eye.) Then the batch ends.
+# Whatever value a line has at that moment is called `h_n`.
 #
 # Compare the two lines at the end of the batch. For c, the thick one stands more than twice as high as the thin one.
 # For a and d, they end on different *sides* of zero. A classifier that says *positive* above zero would change its mind
@@ -69,15 +69,15 @@ panel
 # later.
 #
 # So the classifier is wrong: what it says about c depends on b. The *right* state is the one that c has when it is read
-# alone, and packing gives exactly this state. (Its trained weights are another matter. They come at the end of the
-# page.) But we have watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
+# alone, and packing gives exactly this state. (Its weights, trained on wrong states, are another matter.) But we have
+# watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
 #
 # ## Which results are wrong?
 #
 # Here is the same LSTM in torch, with the same data. The first cell only sets them up: the padding in `x` is 0, and
 # `mask` is True at the 14 real cells. Then `pv.compare` runs the LSTM padded and packed, and shows where the results
 # differ. `=` means equal up to rounding, and hatched cells are padding. An error is a percentage of the largest correct
-# value in its row of its own table, so don't compare percentages between tables.
+# value of its sequence: in the outputs, in `h_n`, or in `c_n`. So don't compare percentages between these.
 
 # %%
 torch.manual_seed(0)
@@ -154,10 +154,11 @@ print(f"loss {loss.item():.2f}; finite gradients: {finite} of {sum(w.numel() for
 #
 # Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at
 # the batch's last step, so it goes through the padding *first*. The loss does not read the output at a step of padding,
-# so the gradient that arrives there is zero. The backward pass multiplies this zero by the step's input, to get the
-# gradient of the weights, and by its gates, to reach the step before. Input and gates are NaN here, and zero times NaN
-# is NaN. From there, the NaN goes back through every earlier step, and no weight or bias is spared. With finite
-# padding, zero times anything is zero, and the gradients are right. Only NaN and infinity are stronger than a zero.
+# so the gradient that arrives there is zero. But the backward pass multiplies it twice: by the step's input, for the
+# weights, and by its gates, to reach the step before. In the padding, both are NaN, and zero times NaN is NaN. From
+# there, the NaN goes back through every earlier step of the row. Row b is clean, and that does not help, because all
+# rows share their weights. One NaN spoils the sum. With finite padding, zero times anything is zero, and the gradients
+# are right. Only NaN and infinity are stronger than a zero.
 #
 # A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So fill
 # the padding of the *input* with zeros, before the first layer, with `masked_fill`. (Multiplying by the mask is no
@@ -206,9 +207,9 @@ comparison
 
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
-# 8.9 %, 7.6 %. The error fades. It does not go away. One step of nothing, and we can still measure it at the other
-# end of the row. In c, which has three such steps, the first real step that this direction reads is off by 64 %.
-# These outputs look like any others, and they become her tags.
+# 8.9 %, 7.6 %. The error fades. It does not go away. One step of nothing, and we can still measure it at the other end
+# of the row. Row c has three such steps. This direction reads them first, and when it comes to c's real steps, at
+# column 1, it is off by 64 %. These outputs look like any others, and they become her tags.
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
 # the other end, so it meets the padding **first**, and carries its state from there into the real steps.

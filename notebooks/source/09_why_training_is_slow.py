@@ -87,9 +87,9 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # %% [markdown]
 # ## How can a copy be slow?
 #
-# torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block. Where a sequence
-# ends, the next block begins. So there is a slice for each distinct length: one in A, and in B as many as there are
-# time steps.
+# torch does not pad step by step. As long as no sequence ends, it copies the time steps together, as one *slice*. Where
+# a sequence ends, the next slice begins. So there is a slice for each distinct length: one in A, and in B as many as
+# there are time steps.
 #
 # In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48
 # cells when padded, 26 of them real. Each row below is one of the copies, with its slice in colour. The hatched cells
@@ -121,7 +121,7 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # the slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros
 # (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). The padded side
 # is no better. The slice was written into the whole padded tensor, so that tensor's gradient is copied, *whole* (48).
-# Of the 136 cells, 100 belong to whole tensors, for a slice of 12.
+# That makes 100 cells of whole tensors. The other 36 are the slice itself, written three times.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -159,8 +159,7 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 
 # %% [markdown]
 # Tensors of zeros (`slice_backward`) and additions (`add`), as in pad, write 96 % of all bytes. The matrix products
-# (`mm`), the actual work, write 1 %. (Bytes are not time: a product computes much, and writes little.) (A step takes
-# nearly three slices: a large one of the inputs, and two small ones of the states.)
+# (`mm`), the actual work, write 1 %. But bytes are not time: a product computes much, and writes little.
 #
 # Two culprits, then, with the same habit: a whole tensor for one slice. Pad writes one for each distinct length, and
 # the LSTM one for each time step.
@@ -199,8 +198,8 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (That does
 # not make it 900 times slower. Our counter cannot look inside the fused kernel, so 308 kB are too few. But the 287 MB
-# are real, and one step brought them in.) Nothing is gradual here. Either all lengths are equal, or the LSTM goes step
-# by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even.
+# are real, and one step brought them in.) There is nothing between the two. Either all lengths are equal, or the LSTM
+# goes step by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even.
 #
 # Now we know what each culprit writes. If that is the whole story, we can predict a time.
 #
@@ -233,8 +232,7 @@ assert not recorded or exponent([count.pad.backward.bytes for count in counts]) 
 assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8", "3.2"]
 
 # %% [markdown]
-# 4.4 is near enough, and 3.2 is not far off. But 7.8? <!-- recorded --> (The chart at the top was recorded at another
-# time, and has the same jump: from 998 ms to 7,930.) <!-- recorded --> Notebook 08 showed the place: from 224 to 256
+# 4.4 is near enough, and 3.2 is not far off. But 7.8? <!-- recorded -->  Notebook 08 showed the place: from 224 to 256
 # steps, the time nearly triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain
 # it, because both grow smoothly. Something else sets in there, and our bytes do not show it.
 
@@ -303,8 +301,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
 # recorded -->
 #
-# *Beyond the cliff, we expect a 4 again. Why 3.2?* Probably because 9.9 is too long: 31.7 is four times 7.9. <!--
-# recorded -->
+# *Beyond the cliff, we expect a 4 again. Why 3.2?* The faults, too, are only 3.1 times as many, because at 256 steps
+# there are half a million more than we can explain. <!-- recorded -->
 #
 # *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
 # 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
@@ -314,7 +312,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # ## Guilty, or only nearby?
 #
 # Time and faults grow together, which proves nothing yet. But faults can be taken away. Set before Python starts, two
-# environment variables tell glibc to keep all of its memory:
+# environment variables tell glibc to keep nearly all of its memory:
 #
 # ```sh
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
@@ -377,8 +375,9 @@ if platform.libc_ver()[0] == "glibc":
 # the time is gone, 21.9 seconds: 2.7 µs for each fault. <!-- recorded -->
 #
 # Does that explain the cliff? From 224 to 256 steps, there are 2.43 million more faults. At 2.7 µs each, they should
-# cost some 6.5 seconds. And the cliff? From 3.4 to 9.9 seconds: it is 6.5 seconds high. <!-- recorded --> Guilty, then.
-# Here is the third cause, and the only one that you can remove without touching your code.
+# cost some 6.5 seconds. And the cliff? From 3.4 to 9.9 seconds: it is 6.5 seconds high. <!-- recorded --> (So good a
+# match is partly luck, because the slices alone should add half a second.) Guilty, then. Here is the third cause, and
+# the only one that you can remove without touching your code.
 #
 # The price is memory. Whatever your step needed at its peak, glibc keeps, unless more than 2 GiB are free.
 #

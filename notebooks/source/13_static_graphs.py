@@ -120,8 +120,8 @@ padded
 # deprecated one can. (*Refused* means an error instead of a wrong result. Either the graph raises it, as here, or the
 # tool makes no graph.)
 #
-# The folded reasons give the error: *Guard failed*, because the graph wants a size of 5. But it came late, when the
-# graph ran. Does `torch.export` say so at once, if we insist? We ask for T and B by name, as on Friday:
+# `check_static` asked `torch.export` to leave T open if it can. It could not, and the error came late, when the graph
+# ran. Does `torch.export` speak up if we insist? Now we ask for T and B by name, as on Friday:
 
 # %%
 try:
@@ -134,9 +134,9 @@ except torch._dynamo.exc.UserError as error:
 # find it, it goes through the steps and counts them: five. Had you asked it on Friday, you would have known.
 #
 # The ONNX exporter also calls `torch.export`, but with settings under which a fixed T is no error. In the file, the
-# LSTM is a single operator, which takes any T. Its output has an extra axis for the direction: the 1 in {9,3,1,8}, in
-# Monday's error. A reshape removes this axis. To do so, it needs the number of steps, and it uses what `torch.export`
-# counted: five. So Monday's nine steps got through the LSTM, and failed at the reshape.
+# LSTM is a single operator, which takes any T. Its output has an extra axis for the direction: on Monday, the sizes
+# were {9,3,1,8}. A reshape removes the 1. It should ask for {9,3,8}. But it asks for {5,-1,8}, with the five that
+# `torch.export` counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
@@ -148,7 +148,7 @@ print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
 # No error. Nine steps of five reviews went in, and five steps of nine reviews came out. Every score is the right one
-# for some word, and nearly all of them stand in the place of another.
+# for some cell, and 40 of 45 stand in the place of another.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -212,7 +212,7 @@ for name, scores in answers.items():
     print(f"{name:6}", [("negative", "neutral", "positive")[i] for i in scores.argmax(1)])
 
 # %% [markdown]
-# The third review is *positive* again: the trace gives the scores of a batch that was never packed. In notebook 01 we
+# The third review is *positive* again: the trace gives the answers of a batch that was never packed. In notebook 01 we
 # chased this bug to its cause, and packed it away. Now it is back, in a graph. It came in through an `if` that was
 # meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends such an
 # `if`.)
@@ -232,9 +232,10 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## What do other tools make of an `if`?
 #
-# `pv.check_static` knows five tools, of two kinds. *trace* and *onnx_legacy* (the older exporter for ONNX) see one
-# run, and take it for the whole program. *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
-# `fullgraph=True`) see sizes, but no values. If a value decides something, these three refuse to make a graph at all.
+# `pv.check_static` knows five tools, of two kinds. The first kind runs the example with its numbers, and takes this run
+# for the whole program: *trace*, and *onnx_legacy*, the older exporter for ONNX. The second kind follows the sizes of
+# tensors, and not their values: *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
+# `fullgraph=True`). If a value decides something, these three refuse to make a graph at all.
 #
 # All five get the classifier with its `if`, and the example without padding.
 
@@ -249,8 +250,8 @@ thrifty
 #
 # But *trace* left T open. Why is it wrong for another T? T is not to blame. To try another T, `check_static` puts
 # reviews of five words into eight steps. That makes padding, so the model packs, and the graph does not. To try another
-# B, it only adds and removes reviews of five words. Now there is no padding. The model does not pack, no more than the
-# two wrong graphs, and so both pass. Only a test *with* padding catches such a graph.
+# B, it only adds and removes reviews of five words. Then there is no padding. The model does not pack, and neither do
+# the two wrong graphs. So they agree with it, and pass. Only a test *with* padding catches such a graph.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
