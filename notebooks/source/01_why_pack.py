@@ -248,12 +248,12 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## What are the other four lines?
 #
-# To train a model, we need a *loss*, which says how far its answers are from the right ones. For our classifier, that
-# would be one more line: `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after *every* word, to
-# find the names in a text, for example. Such a model is called a *tagger*. It scores the state at every step. The LSTM
-# has already returned these states, in `packed_output`. But they are packed, and our right answers lie in a rectangle.
-# So we pad again, and each review gets its row back. The padding does no harm this time, because the LSTM is done. A
-# mask keeps it out of the loss:
+# To train a model, we need a *loss*, which says how far the model's answers are from the right ones. For our
+# classifier, that would be one more line: `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after
+# *every* word, to find the names in a text, for example. Such a model is called a *tagger*. It scores the state at
+# every step. The LSTM has already returned these states, in `packed_output`. But they are packed, and our right answers
+# lie in a rectangle. So we pad again, and each review gets its row back. The padding does no harm this time, because
+# the LSTM is done. A mask keeps it out of the loss:
 
 # %%
 tags = torch.randint(3, (4, 5))  # the right answers, made up; the 6 in the padding are never used
@@ -285,7 +285,7 @@ assert unpacked[0].shape == output.shape
 # %% [markdown]
 # ## Exercise
 #
-# Mend the classifier of our case. Given a list of reviews, it returns three scores for each. These must be the scores
+# Mend the classifier from our case. Given a list of reviews, it returns three scores for each. These must be the scores
 # that the review gets alone, whatever company it keeps. (`embedding`, `lstm` and `linear` are those from above.)
 
 # %% tags=["exercise"]

@@ -74,10 +74,10 @@ panel
 #
 # ## Which results are wrong?
 #
-# Here is the same LSTM in torch, with the same data. The first cell only sets them up: the padding in `x` is 0, and
-# `mask` is True at the 14 real cells. Then `pv.compare` runs the LSTM padded and packed, and shows where the results
-# differ. `=` means equal up to rounding, and hatched cells are padding. An error is a percentage of the largest correct
-# value of its sequence: in the outputs, in `h_n`, or in `c_n`. So don't compare percentages between these.
+# Here is the same LSTM in torch, with the same data. The first code cell only sets them up: the padding in `x` is 0,
+# and `mask` is True at the 14 real cells. Then `pv.compare` runs the LSTM padded and packed, and shows where the
+# results differ. `=` means equal up to rounding, and hatched cells are padding. An error is a percentage of the largest
+# correct value of its sequence: in the outputs, in `h_n`, or in `c_n`. So don't compare percentages between these.
 
 # %%
 torch.manual_seed(0)
@@ -100,7 +100,7 @@ comparison
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,
-# expect it to be wrong.) This LSTM reads from the first step to the last, and each row has its padding at the end. So
+# expect a wrong result.) This LSTM reads from the first step to the last, and each row has its padding at the end. So
 # at a real step, it has read no padding yet. Stack a second layer on it, and nothing changes: up to a real step, that
 # layer has read only clean outputs.
 #

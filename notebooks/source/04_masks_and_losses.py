@@ -214,8 +214,8 @@ assert all(((tokens == 0) == ~pv.real_mask(n)).all() for tokens, _, n in batches
 # curve that this colleague sees is the lowest of the three. At the real words, the same model needs six epochs to reach
 # 0.34. The other needed four. (Two other seeds agree, and so do sentences that neither model has seen.)
 #
-# And it is not the factor. If we multiply the masked loss by each batch's share of real cells, its loss at the real
-# words still comes down to 0.29. It is the padding itself: about two in three terms of a gradient ask the model to
+# And the factor is not to blame. If we multiply the masked loss by each batch's share of real cells, its loss at the
+# real words still comes down to 0.29. It is the padding itself: about two in three terms of a gradient ask the model to
 # say *no* there, and they move the same weights as the terms of real cells.
 #
 # The loss must not read the padding, then. It is not alone in that.
@@ -367,8 +367,8 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 # %% [markdown]
 # ## What people get wrong
 #
-# - **`(loss * mask).mean()`** divides by the number of all cells. Divide the sum by `mask.sum()` if there is one loss
-#   per cell.
+# - **`(loss * mask).mean()`** divides by the number of cells, padding included. Divide the sum by `mask.sum()` if there
+#   is one loss per cell.
 # - **Multiplying by the mask** does not even remove NaN from the loss, because 0 · NaN is NaN.
 # - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation. Then change the
 #   padding, and check that the results at real cells stay the same.
@@ -396,8 +396,8 @@ checks.masked_mean(my_masked_mean)
 # compute a loss and a mean over real cells only, name the layers that need a mask, and distrust a loss that is low for
 # no reason.
 #
-# One thing we took for granted, in every picture so far. It is so ordinary that we never said it. What if it is not
-# true?
+# There is one thing that we took for granted in every picture so far. It is so ordinary that we never said it. What if
+# it is not true?
 #
 # Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden
 # states](03_hidden_states.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -314,8 +314,8 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 #
 # ## Which mistakes can you see in a batch?
 #
-# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and torch packs each of
-# them without an error:
+# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and torch packs every one of these
+# batches without an error:
 
 # %%
 spoilt = {
@@ -331,7 +331,7 @@ for mistake, (batch, n) in spoilt.items():
 # %% [markdown]
 # Four are found. The first is only suspected, hence *undecided*: three rows end in zeros, and yet every length is 5.
 # These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide. (It looks for a
-# value that repeats at one end of the rows, and compares it with the lengths.)
+# value that repeats at one end of the rows, and compares the lengths with the cells that hold it.)
 #
 # <details><summary>Five mistakes that no batch shows</summary>
 #

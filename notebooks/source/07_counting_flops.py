@@ -31,7 +31,8 @@
 # ## How much work is padding?
 #
 # We count *FLOPs*, floating-point operations: each multiplication or addition is one. Most of an RNN's work is in
-# matrix products. Let us send six sequences of lengths 9, 8, 6, 4, 3 and 2 through `LSTM(3, 7)`, which has 3 inputs and a hidden state of 7 numbers. If the batch is padded, the matrix products of the forward pass take 30,240 FLOPs.
+# matrix products. Let us send six sequences of lengths 9, 8, 6, 4, 3 and 2 through `LSTM(3, 7)`, which has 3 inputs and
+# a hidden state of 7 numbers. If the batch is padded, the matrix products of the forward pass take 30,240 FLOPs.
 
 # %%
 import torch
@@ -255,7 +256,7 @@ for point in recorded.points:
     assert recorded.ratio(point, many, few).value > 1.2
 
 # %% [markdown]
-# Half the FLOPs, and three to nine times the time. <!-- recorded --> Not faster by half. Not even as fast as without
+# Half the FLOPs, and three to nine times the time. <!-- recorded --> Not twice as fast. Not even as fast as without
 # packing. And look once more: the four rows of each RNN agree to the last FLOP, and yet the last one takes much longer
 # than the first. <!-- recorded -->
 #
@@ -321,7 +322,7 @@ checks.gru_flops(my_gru_flops)
 # - explain a zero from `FlopCounterMode`,
 # - take apart a sentence in which a *so* leads from FLOPs to time.
 #
-# The time, then, has to be measured. How does one measure it fairly?
+# The time, then, has to be measured. How do you measure it fairly?
 #
 # Next: [08 The benchmark](08_benchmark.ipynb). Back: [06 A model of your own](06_a_model_of_your_own.ipynb) · [00
 # Start here](00_start_here.ipynb)

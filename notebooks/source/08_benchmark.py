@@ -196,9 +196,9 @@ ask("one curve after the other")
 
 # %% [markdown]
 # So methods must take turns. In packviz, each method is called once in every round, in random order. A ratio is
-# computed *within* a round, and you see the median, which a single pause hardly moves. If a laptop slows down
-# meanwhile, it slows down for all methods. Whiskers show quartiles. A *confidence interval* shows how far off the
-# median itself may be. If the interval of a ratio contains 1, the rounds do not show which method is faster.
+# computed *within* a round, and you see the median, which a single pause hardly moves. If a laptop slows down during a
+# round, it slows down for all methods. Whiskers show quartiles. A *confidence interval* shows how far off the median
+# itself may be. If the interval of a ratio contains 1, the rounds do not show which method is faster.
 #
 # Before timing, we compare the results, because a fast wrong answer is worthless. And we look at the machine's load.
 # If it exceeds the number of cores, other programs were probably running, and the times mean little.

@@ -8,8 +8,8 @@
 # notebook 08, a packed step did half the work of a padded one, and took over thirty times as long. <!-- recorded -->
 # Where does all that time go?
 #
-# After this page, you can say where the time of a packed step goes on a CPU, and get most of it back. (What remains on
-# a GPU is in a fold at the end.)
+# After this page, you can say where the time of a packed step goes on a CPU, and get most of it back. (A fold at the
+# end says how much of this is so on a GPU.)
 #
 # Time: 20 minutes.
 #
@@ -51,8 +51,8 @@ ask("the slow part")
 # %% [markdown]
 # How do you time a part whose backward pass is scattered over hundreds of small operators? You replace it with
 # something faster that gives the same results, and see what you save. We did so three times, and kept each change:
-# first pad, then pack, then the LSTM. What each change saves is roughly the time of its part. (With all three, what
-# runs is `pv.run`, the subject of notebook 10.)
+# first pad, then pack, then the LSTM. What each change saves is roughly the time of its part. (With all three changes,
+# the step is that of `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -62,7 +62,7 @@ parts.chart(parts.STUDY.recordings())
 # the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and at 128
 # steps, it takes a third of the step. (At 64 and 256 steps, the noise is as large as pad's share.) <!-- recorded -->
 #
-# Noise is what clocks have, so for a while, we **count**. In the backward pass, autograd writes tensors. We count their
+# Clocks are noisy. So for a while, we **count**. In the backward pass, autograd writes tensors. We count their
 # bytes, and get the same number in every round. We begin with pad. It computes nothing, so whatever it does wrong
 # should be easy to see.
 

@@ -110,7 +110,7 @@ def split_rnn(rnn, packed):
 
 
 # %% [markdown]
-# Next to torch's RNN, on 64 sequences whose lengths count down, too:
+# Here it is next to torch's RNN, again on sequences whose lengths count down:
 
 # %% jupyter={"source_hidden": true}
 rnn = torch.nn.RNN(16, 32)
@@ -149,9 +149,9 @@ pv.draw.Stairs(ten, [0, 3, 8, 14])
 # Hatched cells are padding that is computed all the same: 6 of them, where the padded batch has 57. Two cuts have
 # saved the other 51. Further cuts could save only those six, and each costs one more call of the kernel.
 #
-# How far should we go? Say that a call costs as much as 200 cells. (That is about right on our CPU, and a slider lets
-# you doubt it.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle. For ten
-# sequences, no cut pays. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
+# How far should we go? Say that a call costs as much as 200 cells. (That is about right on our CPU, and with a slider,
+# you can try another cost.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle. For
+# ten sequences, no cut pays. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
 # would have no padding at all.
 
 # %%
@@ -331,7 +331,7 @@ full = forum.STUDY.load()
 forum.ratios(full)
 
 # %% [markdown]
-# In A, there is nothing to gain, and `run` takes at most 15 % more or less than the padded step. <!-- recorded -->
+# In A, there is nothing to gain, and `run`'s time stays within 15 % of the padded step's. <!-- recorded -->
 #
 # In B, look first at the drop-in: torch's RNN, with our pack and pad. With 512 time steps, its training step takes 35
 # times as long as the padded one. With torch's own pack and pad, it takes 37 times as long. <!-- recorded --> So much
@@ -379,7 +379,7 @@ methods.verdicts(untuned)
 # times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has our
 # factor of two gone? These batches are small. Padded, the largest has 9,600 cells. Setup B has 262,144 at 512 steps,
 # where `run` saved half. At 32 steps, it has 16,384, and there `run` saved only a fifth. <!-- recorded --> In so few
-# cells, there is probably too little to save, because sorting, cutting and freezing take time of their own.
+# cells, the saving is probably too small to pay for sorting, cutting and freezing.
 #
 # So `pv.run` always gives the results of packing. It is not always faster than padding.
 
@@ -440,7 +440,7 @@ for mode in ("LSTM", "GRU", "RNN"):
 # `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run` calls it with packed data.
 #
 # If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which usually gains
-# something, and in the longest batches hardly anything.
+# something, but hardly anything in the longest batches.
 #
 # </details>
 #

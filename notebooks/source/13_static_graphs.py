@@ -108,7 +108,7 @@ ask("what an export fixes")
 
 # %% [markdown]
 # `pv.check_static` answers our three questions by trying. It asks each tool to leave open every size that it can.
-# Then it runs the graph and the model on other batches, and compares the results.
+# Then it runs each graph and the model on other batches, and compares the results.
 
 # %%
 padded = pv.check_static(tagger, (x, lengths), ("trace", "export"))
@@ -148,7 +148,7 @@ print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
 # No error. Nine steps of five reviews went in, and five steps of nine reviews came out. Every score is the right one
-# for some cell, and 40 of 45 stand in the place of another.
+# for some cell, but 40 of the 45 are in the wrong cell.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -246,7 +246,8 @@ thrifty
 
 # %% [markdown]
 # Two are fooled, and three refuse. Here, the refusal is the kinder outcome. There is no graph at all, so you learn of
-# it at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with the `if`.)
+# the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
+# the `if`.)
 #
 # But *trace* left T open. Why is it wrong for another T? T is not to blame. To try another T, `check_static` puts
 # reviews of five words into eight steps. That makes padding, so the model packs, and the graph does not. To try another
@@ -292,10 +293,10 @@ packing
 #
 # <details><summary>Why does <em>onnx_legacy</em> refuse, and what if the model pads again?</summary>
 #
-# It exported the classifier with the `if`, because its example never packed. Now it has packing to translate, and that
-# needs a model that pads again. If yours does, as the ten lines do, *onnx_legacy* is right for all three questions, if
-# you give `pad_packed_sequence` the argument `total_length=x.size(0)`. Without it, the file returns outputs of another
-# size than the model's, and raises no error. The three newer tools still refuse.
+# It exported the classifier with the `if`, because its example never packed. Now it has packing to translate, which it
+# can do only for a model that pads again. If yours does, as the ten lines do, *onnx_legacy* is right for all three
+# questions, if you give `pad_packed_sequence` the argument `total_length=x.size(0)`. Without it, the file returns
+# outputs of another size than the model's, and raises no error. The three newer tools still refuse.
 #
 # </details>
 #
@@ -377,9 +378,9 @@ assert pv.check_static(IslandClassifier(), equal, "export").verdict == "refused"
 # %% [markdown]
 # ## What does `pv.LSTM` do differently?
 #
-# It hides. `pv.LSTM`, `pv.GRU` and `pv.RNN` are torch's modules with one *custom operator* for pack → RNN → pad.
-# Padded tensors go in, padded tensors come out, and no tool has to look inside. The modules keep torch's arguments,
-# parameters and checkpoints, and their `forward` takes `lengths`.
+# It hides. `pv.LSTM`, `pv.GRU` and `pv.RNN` are torch's modules with one *custom operator* for pack → RNN → pad. Padded
+# tensors go in, padded tensors come out, and no tool has to look inside. The modules have torch's arguments and
+# parameters, and load its checkpoints, but their `forward` also takes `lengths`.
 #
 # We give the classifier a `pv.LSTM`, and ask two of the three newer tools. (We keep the third, Friday's exporter, for
 # the last section.)
@@ -460,10 +461,10 @@ print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, 
 # Nine steps go in, nine come out, and the scores are those of the model. The file no longer contradicts itself: T in,
 # T out.
 #
-# And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN, each with an input for lengths, and
-# packviz tells the exporter to write these instead (with torch 2.8 or newer, and without `proj_size`). So the service
-# does not need packviz. A file from `torch.export.save` is different: it keeps the custom operator. So `import packviz`
-# before you load one.
+# And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN, each with an input for lengths.
+# packviz tells the exporter to write these instead of its own operator. (This needs torch 2.8 or newer, and does not
+# work with `proj_size`.) So the service does not need packviz. A file from `torch.export.save` is different: it keeps
+# the custom operator. So `import packviz` before you load one.
 #
 # What did the exporter know on Friday? That its graph was good for five steps only. It even wrote that down, where
 # nobody looks. Now you know where to look, and what to ask: other lengths, another T, another B.

@@ -93,7 +93,7 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# In the columns a0 to c1, each number is the largest difference between a row's output here and its output when its
+# In the columns a0 to c1, each number is the largest difference between that token's output here and its output if the
 # document is alone. (The last column combines them.) Linear layers, LayerNorm and token embeddings treat each row by
 # itself. A convolution goes wrong beside the boundaries. Our RNN is wrong from the first boundary on. And attention?
 # Ten tokens, ten wrong.
@@ -224,8 +224,8 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 
 # %% [markdown]
 # There it is. With the causal mask alone, changing one word of document a changes every output of b and c, and again
-# nothing complains. With `own` as well, a *document mask*, only document a changes, and each document gets the results
-# that it has alone.
+# nothing complains. With `own` as well, which is called a *document mask*, only document a changes, and each document
+# gets the results that it has alone.
 #
 # Is a mask enough? Not quite. Three more things have to know the boundaries.
 #
@@ -391,11 +391,12 @@ for name in kernels:
 #   the boundaries, too, for a variable-length kernel. `"wrapped"` cuts wherever a row ends and drops the boundaries,
 #   so the documents mix.
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
-#   document ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at
-#   each first token.
+#   document ids, and reset the state where the id changes. To reset a minGRU, h ← (1 − z) · h + z · h̃, set z = 1 at
+#   the first token of each document.
 # - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but torch 2.13's `nn.LSTM` does not take
-#   them, and they are no longer actively developed. With [`cu_seqlens` without its
-#   0](https://github.com/Dao-AILab/flash-attention/issues/880), they leave out the first document, and say nothing.
+#   them, and they are no longer actively developed. If [`cu_seqlens` lacks its
+#   0](https://github.com/Dao-AILab/flash-attention/issues/880), nested tensors leave out the first document, and say
+#   nothing.
 #
 # </details>
 #
