@@ -82,7 +82,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise. Shuffle all
 # sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches.
 #
-# Packing would remove the padding altogether. But bucketing, too, removes much of it, and it is cheap. So waste
+# Packing would remove the padding altogether. But bucketing is cheap, and removes much of it, too. So waste
 # alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral*
 # into *positive*, unless something in the model *reads* it.
 
@@ -135,7 +135,7 @@ print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 # Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so the
 # LSTM reads 14 cells.
 #
-# `h_n` holds each sequence's final state, a summary of all that was read, for each layer. Ours has one layer, so the
+# For each layer, `h_n` holds each sequence's final state, a summary of all that was read. Ours has one layer, so the
 # scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`, which has nothing to do with our review c,
 # is the second vector. It can wait.)
 #
@@ -265,8 +265,8 @@ loss = cross_entropy(scores[mask], tags[mask])                             # () 
 print("loss:", round(loss.item(), 2))
 
 # %% [markdown]
-# Six lines and four (without the made-up tags) are *the ten lines*. Each of the next pages has them in a fold at its
-# beginning, and marks those that it takes apart.
+# With the six lines above, these four (not counting the tags) are *the ten lines*. Each of the next pages opens with
+# them, folded, and marks those that it takes apart.
 #
 # So padding spoils everything, and packing costs nothing? That goes too far.
 

@@ -58,7 +58,7 @@ panel
 # %% [markdown]
 # For two steps, the two lines of c are one. Then c's data ends, and the thin line stays level. The thick one does not.
 # To an LSTM, a zero input is still an input: its biases and gates act, and each step of padding moves the state again.
-# (The packed run has stopped there, and the thin line only repeats its last state, for the eye.) Then the batch ends.
+# (The packed run has stopped there, and the thin line only repeats its last state.) Then the batch ends.
 # Whatever value a line has at that moment is called `h_n`.
 #
 # Compare the two lines at the end of the batch. For c, the thick one stands more than twice as high as the thin one.
@@ -76,8 +76,9 @@ panel
 #
 # Here is the same LSTM in torch, with the same data. The first code cell only sets them up: the padding in `x` is 0,
 # and `mask` is True at the 14 real cells. Then `pv.compare` runs the LSTM padded and packed, and shows where the
-# results differ. `=` means equal up to rounding, and hatched cells are padding. An error is a percentage of the largest
-# correct value of its sequence: in the outputs, in `h_n`, or in `c_n`. So don't compare percentages between these.
+# results differ. `=` means equal up to rounding, and hatched cells are padding. Each error is a percentage of the
+# largest correct value of the same sequence. The outputs, `h_n` and `c_n` have different largest values, so don't
+# compare percentages between them.
 
 # %%
 torch.manual_seed(0)

@@ -370,8 +370,8 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 # - **`(loss * mask).mean()`** divides by the number of cells, padding included. Divide the sum by `mask.sum()` if there
 #   is one loss per cell.
 # - **Multiplying by the mask** does not even remove NaN from the loss, because 0 · NaN is NaN.
-# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation. Then change the
-#   padding, and check that the results at real cells stay the same.
+# - **A mask called a *padding mask*** is True at the padding in some libraries, and at the real cells in others. Read
+#   the documentation. Then change the padding, and check that the results at real cells stay the same.
 
 # %% [markdown]
 # ## Exercise

@@ -5,7 +5,7 @@
 #
 # You replace the tokenizer of a classifier with the one that comes with a newer model. All else stays the same: the
 # texts, the labels, the packed LSTM. The model trains, and it is worse. You look closer. The longest texts are
-# classified as well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy
+# classified as well as ever, but on short ones the model might as well toss a coin. Short texts used to be the easy
 # ones! You print the token ids, and they are right. So are the lengths. What has happened to the short texts?
 #
 # After this page, you can answer that, move the padding of a batch, and hand states from an encoder to a decoder.

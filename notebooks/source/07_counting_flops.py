@@ -232,11 +232,11 @@ for n in (2, 4, 16, 256):
 ask("half the flops")
 
 # %% [markdown]
-# **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them.
-# We compute a ratio in each round, and show the median. Half of the ratios lie between the *quartiles*. A method is
-# *clearly* faster if a 95 % confidence interval for the median ratio, computed from the rounds, excludes 1.
-# Otherwise, tables show *not clear* or *no clear difference*. A caption's last line names the conditions, such as the
-# machine, the number of threads, and the load from other programs.
+# **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. We
+# compute a ratio in each round, and show the median. Half of the ratios lie between the *quartiles*. A method is
+# *clearly* faster if a 95 % confidence interval for the median ratio, computed from the rounds, excludes 1. Otherwise,
+# our tables show *no clear difference*, or *not clear* for short. A caption's last line names the conditions, such as
+# the machine, the number of threads, and the load from other programs.
 
 # %%
 from packviz.studies import savings
@@ -283,7 +283,7 @@ methods.packed_faster(methods.STUDY.load())
 # half the time. <!-- recorded --> Now look at the other row of each batch. In training, no clear gain is left. Not on
 # these eight, and not on any of the 44. <!-- recorded -->
 #
-# So training takes back what the forward pass gains, with torch's own functions on this CPU. [Notebook
+# So with torch's own functions on this CPU, training takes back what the forward pass gains. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why, and [notebook 11](11_should_you_pack.ipynb) lets you test your own
 # lengths and model.
 

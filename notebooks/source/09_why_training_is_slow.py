@@ -167,9 +167,9 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # ## Would buckets help?
 #
 # Many people put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer
-# distinct lengths, and that helps pad. It might even help the LSTM, because for *equal* lengths, torch 2.13 runs even a
-# packed LSTM in the fused kernel. How equal is equal enough? Take 64 sequences of 65 steps, and shorten *one* of them
-# by *one* step.
+# distinct lengths, and that makes pad cheaper. It might even help the LSTM, because for *equal* lengths, torch 2.13
+# runs even a packed LSTM in the fused kernel. How equal is equal enough? Take 64 sequences of 65 steps, and shorten
+# *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -252,7 +252,7 @@ assert 7 * 512 - 3 == 3581
 #
 # All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in
 # memory. On Linux, torch gets memory from glibc, the C library, and glibc gets it from the system, in *pages*,
-# usually of 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free
+# usually of 4 KiB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free
 # page, fills it with zeros, and lets the program continue. Nobody notices one fault. How many are there in a packed
 # step?
 
@@ -281,7 +281,7 @@ other = recorded_parts.timing(recorded_parts.points[-1])
 assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(parts.TORCH):.1f}") == ("2.16", "4.0")
 
 # %% [markdown]
-# At 512 steps, over **eight million** page faults, in *one* training step. At 4 kB each, that is 34 GB, cleaned and
+# At 512 steps, over **eight million** page faults, in *one* training step. At 4 KiB each, that is 34 GB, cleaned and
 # handed out page by page. <!-- recorded -->
 #
 # Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step: four
@@ -405,9 +405,9 @@ if platform.libc_ver()[0] == "glibc":
 # From the least effort to the most:
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 KiB). Watch the memory.
-# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the loss, and pack the tags
-#   in the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`, pad's backward pass never
-#   runs.)
+# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer, its scores to the loss, and pack
+#   the tags in the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`, pad's backward
+#   pass never runs.)
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a

@@ -227,8 +227,8 @@ for weight in (10, 100):
     print(f"±{weight:<8}", *(f"{drift(weight, steps):8.0g}" for steps in (1, 100, 3000)))
 
 # %% [markdown]
-# 10 is not safe. After one step, nobody would notice. After 3,000, a state that began between −1 and 1 has moved by
-# 0.2.
+# 10 is not safe. After one step, nobody would notice. After 3,000, a state that began between −1 and 1 has moved by up
+# to 0.2.
 #
 # And 100? Not a small number: zero. On paper, that cannot be. In float32, it can. From x = 17 on, 1 + e⁻ˣ is rounded
 # to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ overflows to ∞, so i is *exactly* 0. And ±100 is past both, with
@@ -451,8 +451,8 @@ for mode in ("LSTM", "GRU", "RNN"):
 # LSTM. That is a simplification: in a larger LSTM, a cell costs more, so a call should be worth fewer cells.
 # `pv.plan(rnn, lengths)` explains the choice.
 #
-# With a second thread, it is as good: on the batches for which we made the rule, its median time relative to the padded
-# step moves by about a tenth at most. <!-- recorded -->
+# With a second thread, the rule does about as well. On the batches for which we made it, `run`'s median time, relative
+# to the padded step, changes by at most about a tenth. <!-- recorded -->
 #
 # </details>
 #

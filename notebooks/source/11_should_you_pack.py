@@ -33,10 +33,10 @@
 #
 # ## How good is a rule of thumb?
 #
-# We begin with the library's rule, from the documentation of transformertf. If all lengths are equal, you pad. If
-# not, either of two reasons is enough to pack: the lengths vary by more than 10 % of the longest, or the batch has at
-# least 8 sequences. Somebody has thought about this rule. Let us test it. We paired batches with RNNs of three kinds
-# and several sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of
+# We begin with the rule of a library's author, from the documentation of transformertf. If all lengths are equal, you
+# pad. If not, either of two reasons is enough to pack: the lengths vary by more than 10 % of the longest, or the batch
+# has at least 8 sequences. Somebody has thought about this rule. Let us test it. We paired batches with RNNs of three
+# kinds and several sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of
 # cases. (The memory allocator matters, as notebook 09 found, so the captions name ours.)
 
 # %%
@@ -93,12 +93,12 @@ for size in sorted({size for size, _, _ in times}):
 # batch, the packed one goes step by step. (It does so in the forward pass, too, but there it has no gradients to
 # write.) <!-- recorded -->
 #
-# So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and
-# the stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel brings
-# its own matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is
-# Intel's MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as
-# oneDNN. <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With
-# a faster BLAS, the packed times should shrink, and those of the padded LSTM should not.
+# So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and the
+# stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel brings its
+# own matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's
+# MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN. <!--
+# recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS,
+# the times of the packed LSTM should shrink, but those of the padded one should not.
 #
 # Suppose that a rule knew all this, and always named the faster choice. Could we simply obey it?
 
@@ -192,8 +192,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# A disappointment. *Never pack* looks at nothing at all. On sizes that our two rules have not seen, they are right in
-# at most a few more cases in a hundred than *never pack*.
+# A disappointment. *Never pack* looks at nothing at all. On sizes that our two rules have not seen, they beat *never
+# pack* by at most a few cases in a hundred.
 #
 # That is how three people can each be sure, and disagree. Each of their rules fits what its author has seen. We
 # are no better: `pv.run` chooses its method by a rule, and we made this rule from our own measurements. (So notebook

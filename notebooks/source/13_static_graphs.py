@@ -120,7 +120,7 @@ padded
 # deprecated one can. (*Refused* means an error instead of a wrong result. Either the graph raises it, as here, or the
 # tool makes no graph.)
 #
-# `check_static` asked `torch.export` to leave T open if it can. It could not, and the error came late, when the graph
+# `check_static` asked `torch.export` to leave T open if it could. It could not, and the error came late, when the graph
 # ran. Does `torch.export` speak up if we insist? Now we ask for T and B by name, as on Friday:
 
 # %%
@@ -131,7 +131,7 @@ except torch._dynamo.exc.UserError as error:
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
-# find it, it goes through the steps and counts them: five. Had you asked it on Friday, you would have known.
+# find that size, it goes through the steps and counts them: five. Had you asked it on Friday, you would have known.
 #
 # The ONNX exporter also calls `torch.export`, but with settings under which a fixed T is no error. In the file, the
 # LSTM is a single operator, which takes any T. Its output has an extra axis for the direction: on Monday, the sizes
@@ -217,7 +217,7 @@ for name, scores in answers.items():
 # meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends such an
 # `if`.)
 #
-# Python decided the `if` while the trace was taken. The example had no padding, so the branch that packs never ran,
+# Python evaluated the `if` while the trace was taken. The example had no padding, so the branch that packs never ran,
 # and the graph does not contain it. Every later batch is read to the end of its padding. (torch does print a
 # `TracerWarning` about the line with the `if`, among many others.)
 #
@@ -294,9 +294,9 @@ packing
 # <details><summary>Why does <em>onnx_legacy</em> refuse, and what if the model pads again?</summary>
 #
 # It exported the classifier with the `if`, because its example never packed. Now it has packing to translate, which it
-# can do only for a model that pads again. If yours does, as the ten lines do, *onnx_legacy* is right for all three
-# questions, if you give `pad_packed_sequence` the argument `total_length=x.size(0)`. Without it, the file returns
-# outputs of another size than the model's, and raises no error. The three newer tools still refuse.
+# can do only for a model that pads again. If yours does, as the ten lines do, give `pad_packed_sequence` the argument
+# `total_length=x.size(0)`. Then *onnx_legacy* is right for all three questions. Without it, the file returns outputs of
+# another size than the model's, and raises no error. The three newer tools still refuse.
 #
 # </details>
 #

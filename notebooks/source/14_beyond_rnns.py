@@ -95,7 +95,7 @@ pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear 
 # %% [markdown]
 # In the columns a0 to c1, each number is the largest difference between that token's output here and its output if the
 # document is alone. (The last column combines them.) Linear layers, LayerNorm and token embeddings treat each row by
-# itself. A convolution goes wrong beside the boundaries. Our RNN is wrong from the first boundary on. And attention?
+# itself. A convolution goes wrong near the boundaries. Our RNN is wrong from the first boundary on. And attention?
 # Ten tokens, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
@@ -143,9 +143,9 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 #
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
 # change only the padding, where `real` is False. If the outputs at real tokens change, the function has read cells
-# where the mask is False. So False means *take part*, and True means *leave out*. If nothing changes, it is the other
+# where the mask is False. Then False means *take part*, and True means *leave out*. If nothing changes, it is the other
 # way round. (There is one trap: a function that ignores its mask always reads the padding. So repeat the test with
-# `~real`. The answer must be the other one. The code calls this `flips`.)
+# `~real`. The answer must be the opposite. The code calls this `flips`.)
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -357,7 +357,7 @@ for name in kernels:
 
 # %% [markdown]
 # As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the
-# call takes over a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded -->
+# call takes more than a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded -->
 # (`is_causal=True` does not know about documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
@@ -386,13 +386,13 @@ for name in kernels:
 #   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
 # - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one long row of each batch,
-#   and passes `cu_seqlens` explicitly. Positions that restart are a fragile sign of where a document begins.
+#   and passes `cu_seqlens` explicitly. Positions that restart are an unreliable sign of where a document begins.
 # - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. It keeps
 #   the boundaries, too, for a variable-length kernel. `"wrapped"` cuts wherever a row ends and drops the boundaries,
 #   so the documents mix.
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
-#   document ids, and reset the state where the id changes. To reset a minGRU, h ← (1 − z) · h + z · h̃, set z = 1 at
-#   the first token of each document.
+#   document ids, and reset the state where the id changes. A minGRU computes h ← (1 − z) · h + z · h̃. To reset it, set
+#   z = 1 at the first token of each document.
 # - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but torch 2.13's `nn.LSTM` does not take
 #   them, and they are no longer actively developed. If [`cu_seqlens` lacks its
 #   0](https://github.com/Dao-AILab/flash-attention/issues/880), nested tensors leave out the first document, and say
