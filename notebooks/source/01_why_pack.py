@@ -19,9 +19,9 @@
 # pictures. One time step of one row is a *cell*.
 #
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
-# padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then press *Pack
-# it*. Packing keeps only the *real* cells, those that hold data. How many are left? (Never mind their order, and the
-# lists of numbers. Notebook 02 takes them apart.)
+# padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then go back to 3,
+# 5, 2 and 4, and press *Pack it*. Packing keeps only the *real* cells, those that hold data. How many are left? (Never
+# mind their order, and the lists of numbers. Notebook 02 takes them apart.)
 
 # %%
 import packviz as pv
@@ -117,9 +117,9 @@ lstm = torch.nn.LSTM(input_size=6, hidden_size=8, batch_first=True)
 linear = torch.nn.Linear(8, 3)
 
 # %% [markdown]
-# Here is what it does with our batch, in six lines. This is the careful version, which packs. (The model of our case
-# did not, and we come to that.) The comments give the shapes of the results. A packed batch keeps its real cells in
-# `data`.
+# There are two ways to run it on our batch. A careful model packs. The model of our case did not. We look at the
+# careful one first, because the other only leaves something out. It takes six lines. The comments give the shapes of
+# the results. A packed batch keeps its real cells in `data`.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -139,8 +139,8 @@ print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 # scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`, which has nothing to do with our review c,
 # is the second vector. It can wait.)
 #
-# Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False` (notebook 02
-# explains it). All that, to keep six cells from the LSTM? The model of our case did not bother. It left out the line
+# Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False`, which notebook
+# 02 explains. All that, to keep six cells from the LSTM! The model of our case did not bother. It left out the line
 # that packs, and gave the padded batch to the LSTM: `output, (h_n, c_n) = lstm(embedded)`. That runs, and `h_n` has the
 # same shape. But now the LSTM reads the padding, and c has three cells of it.
 
@@ -202,9 +202,9 @@ for name, state in states.items():
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
 # How can nothing do so much? Nothing tells an LSTM what is padding. (`padding_idx=0` keeps that vector at zero, and the
-# LSTM does not know of it.) To it, a vector of zeros is a word like any other. Its gates work as they always do: they
-# let go of a part of the old state, and add something computed from that state and the biases alone. So each blank word
-# rewrites a part of the memory.
+# LSTM does not know of it.) To it, a vector of zeros is a word like any other. The word itself adds nothing, because
+# any weight times zero is zero. But the old state and the biases are still there. From these, the gates let go of a
+# part of the old state, and something new is added. So each blank word rewrites a part of the memory.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,

@@ -137,9 +137,10 @@ title = f"h_n is {tuple(h_n.shape)}: four states of 16 numbers for each of three
 pv.draw.Aligned(title, [states] * 3, everything, columns=numbers)
 
 # %% [markdown]
-# The first dimension runs over layers and directions, even with `batch_first=True`. We need the last two columns, side
-# by side: a `(B, 32)` tensor from `h_n[-2:]`, which is `(2, B, 16)`. Two ways come to mind. `torch.cat([h_n[-2],
-# h_n[-1]], dim=1)` is one, and `h_n[-2:].view(B, -1)` is shorter. Both return the right shape.
+# Each column of the picture is one `h_n[i]`, because the first dimension runs over layers and directions, even with
+# `batch_first=True`. We need the last two, `h_n[-2:]`, of shape `(2, B, 16)`. Side by side, they make one row of 32
+# numbers for each sequence: `(B, 32)`. Two ways come to mind. `torch.cat([h_n[-2], h_n[-1]], dim=1)` is one, and
+# `h_n[-2:].view(B, -1)` is shorter. Both return the right shape.
 
 # %%
 ask("view instead of cat")
@@ -232,10 +233,10 @@ assert 0.6 < sum(hardly) / len(hardly) < 0.7
 # %% [markdown]
 # It learns! Both losses end near zero, and in the batches that they have trained on, both models are right. On new
 # data, `cat` is right about nine times in ten, and `view` tosses a coin. Fed with the states of strangers, it has
-# memorised who sits next to whom. That looks like overfitting, and no dropout cures it.
+# memorised which strangers come in which row. That looks like overfitting, and no dropout cures it.
 #
-# The model could memorise the neighbours because each sequence had the same ones in every epoch. With `shuffle=True`,
-# the same mistake looks like a model that is too small: its loss hardly falls at all.
+# The model could memorise the strangers because each row had the same ones in every epoch. With `shuffle=True`, that is
+# over. Then the loss hardly falls at all, and the same mistake looks like a model that is too small.
 #
 # So there is the line: `h_n[-2:].view(B, -1)`. To catch this mistake, we need neither labels nor training.
 #
@@ -265,10 +266,10 @@ assert torch.allclose(together, alone, atol=1e-4)
 #
 # ## What if every word has a label?
 #
-# A tagger needs our last four lines. Its loss should compare each word with its own tag, and read no padding. There are
-# three common ways to do it, and a fourth, which is one too many. The folded cell builds a small tagger. `packed` is
-# the LSTM's output, and `output` is the same, padded. `tags` are the labels, padded with −100, which torch's
-# `cross_entropy` ignores by default. `targets` are the same labels, packed.
+# A tagger grows from our last four lines. Its loss must compare each word with its own tag, and read no padding. There
+# are three common ways to do it, and a fourth, which is one too many. The folded cell makes everything twice. The
+# LSTM's output is there packed (`packed`) and padded (`output`). So are the labels: packed (`targets`) and padded
+# (`tags`), with −100, which torch's `cross_entropy` ignores by default.
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(1)
@@ -306,8 +307,8 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 # %% [markdown]
 # 32 % or 99 %, for one and the same tagger! A third of the cells are words, and 97 % of a third is 32 %. In the
 # padding, `pad_packed_sequence` leaves zeros. So the linear layer gives the same tag to every cell there. If it is 0,
-# all the padding counts as right, and that adds 67 %. If not, it adds nothing. The right number is
-# `(head(output).argmax(2) == tags)[mask].float().mean()`.
+# like the label there, all the padding counts as right, and that adds 67 %. If not, it adds nothing. The right number
+# is `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
 # A wrong summary, a wrong order, a wrong count: torch objects to none of them. Other mistakes sit in the batch,
 # before any model reads it.
@@ -330,8 +331,7 @@ for mistake, (batch, n) in spoilt.items():
 
 # %% [markdown]
 # Four are found. The first is only suspected, hence *undecided*: three rows end in zeros, and yet every length is 5.
-# These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide. (It looks for a
-# value that repeats at one end of the rows, and compares the lengths with the cells that hold it.)
+# These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide.
 #
 # <details><summary>Five mistakes that no batch shows</summary>
 #

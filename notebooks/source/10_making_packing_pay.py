@@ -53,8 +53,9 @@ pv.show(numbers, lengths, batch_first=True)
 # %% [markdown]
 # Look at the packed half. Each number says which cell its entry comes from. Together, they are an **index**, which
 # holds all there is to know about where each cell goes. With it, packing is a *gather*, which reads rows in a given
-# order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap: the gradient
-# of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
+# order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap: the gradient of
+# a gather is a scatter, and the gradient of a scatter is a gather. There are no slices any more, and so no large
+# tensors of zeros to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
 # results. Does that cure what notebook 09 found? There, in setup B, torch's pad wrote four times as many bytes when T
@@ -150,9 +151,9 @@ pv.draw.Stairs(ten, [0, 3, 8, 14])
 # saved the other 51. Further cuts could save only those six, and each costs one more call of the kernel.
 #
 # How far should we go? Say that a call costs as much as 200 cells. (That is about right on our CPU, and with a slider,
-# you can try another cost.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle. For
-# ten sequences, no cut pays. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
-# would have no padding at all.
+# you can try another cost.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle. Our
+# two cuts save 51 cells, and cost two more calls, or 400 cells. So for ten sequences, no cut pays. Take a larger batch,
+# with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at all.
 
 # %%
 ask("calls or cells")
@@ -242,9 +243,10 @@ for weight in (10, 100):
 #
 # </details>
 #
-# The states survive, then, and so do gradients: with f = 1, the gradient of c passes through the padding unchanged. And
-# a reverse direction, which would meet the padding *first*? Before it runs, an index turns each sequence round (`d0 d1
-# · ·` becomes `d1 d0 · ·`), and afterwards it turns the outputs back. So the padding comes last in both directions.
+# So c survives, and so does its gradient, which passes through the padding unchanged, because f = 1. (h does not
+# survive, but we gather it at the last real step.) And a reverse direction, which would meet the padding *first*? Our
+# staircase needs the padding at the end. So before it runs, an index turns each sequence round (`d0 d1 · ·` becomes `d1
+# d0 · ·`), and afterwards it turns the outputs back. Now the padding comes last in both directions.
 #
 # An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
 # And everything is behind one call:
@@ -344,7 +346,7 @@ forum.ratios(full)
 #
 # A ratio does not tell you how long you wait, or what you pay. So here are the seconds for *one* training step, and its
 # peak memory, in setup B with 512 time steps. *Tuned* means with the two environment variables of notebook 09, which
-# save torch the page faults.
+# save torch the page faults. (The memory is that without them.)
 
 # %% jupyter={"source_hidden": true}
 longest = forum.point("B", 512)
@@ -364,9 +366,9 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 #
 # ## Were we lucky?
 #
-# We timed 45 other, smaller batches, none of which we had used when we wrote `run`'s rule. *auto* is `run` with the
-# method that it chooses. How often is a training step *clearly* faster or slower than torch's? (If the rounds
-# disagree, it is neither.)
+# We timed other, smaller batches, 15 for each kind of RNN. We had used none of them when we wrote `run`'s rule. *auto*
+# is `run` with the method that it chooses. How often is a training step *clearly* faster or slower than torch's? (If
+# the rounds disagree, it is neither.)
 
 # %%
 untuned = methods.STUDY.load("untuned_cpu.json")
@@ -377,9 +379,9 @@ methods.verdicts(untuned)
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
 # times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has our
-# factor of two gone? These batches are small. Padded, the largest has 9,600 cells. Setup B has 262,144 at 512 steps,
-# where `run` saved half. At 32 steps, it has 16,384, and there `run` saved only a fifth. <!-- recorded --> In so few
-# cells, the saving is probably too small to pay for sorting, cutting and freezing.
+# factor of two gone? These batches are small: at most 9,600 cells, padded. Even setup B at 32 steps has 16,384, and
+# there, `run` saved only a fifth. <!-- recorded --> In so few cells, the saving is probably too small to pay for
+# sorting, cutting and freezing.
 #
 # So `pv.run` always gives the results of packing. It is not always faster than padding.
 

@@ -107,8 +107,10 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 ask("what an export fixes")
 
 # %% [markdown]
-# `pv.check_static` answers our three questions by trying. It asks each tool to leave open every size that it can.
-# Then it runs each graph and the model on other batches, and compares the results.
+# `pv.check_static` answers our three questions by trying. It asks each tool to leave open every size that it can. Then
+# it runs each graph and the model on other batches, and compares the results. A cell says ✓ (the same), *wrong*
+# (something else, and no error) or *refused* (an error, when the graph is made or when it runs). The title gives the
+# worst of them.
 
 # %%
 padded = pv.check_static(tagger, (x, lengths), ("trace", "export"))
@@ -117,11 +119,11 @@ padded
 # %% [markdown]
 # Look at the middle column. We packed nothing, and set no rare option. This is `nn.LSTM`, perhaps the best-known layer
 # for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Of the two, only the
-# deprecated one can. (*Refused* means an error instead of a wrong result. Either the graph raises it, as here, or the
-# tool makes no graph.)
+# deprecated one can.
 #
-# `check_static` asked `torch.export` to leave T open if it could. It could not, and the error came late, when the graph
-# ran. Does `torch.export` speak up if we insist? Now we ask for T and B by name, as on Friday:
+# There are two ways to ask `torch.export` for an open T. `check_static` used the polite one: open, if possible. Then a
+# fixed T is no error until the graph meets another. The strict way is to declare T by name, as we did on Friday. Does
+# `torch.export` speak up now?
 
 # %%
 try:
@@ -134,9 +136,9 @@ except torch._dynamo.exc.UserError as error:
 # find that size, it goes through the steps and counts them: five. Had you asked it on Friday, you would have known.
 #
 # The ONNX exporter also calls `torch.export`, but with settings under which a fixed T is no error. In the file, the
-# LSTM is a single operator, which takes any T. Its output has an extra axis for the direction: on Monday, the sizes
-# were {9,3,1,8}. A reshape removes the 1. It should ask for {9,3,8}. But it asks for {5,-1,8}, with the five that
-# `torch.export` counted, and −1 for whatever fits.
+# LSTM is a single operator, which takes any T. Its output has one axis too many, for the direction, and a reshape
+# removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction, and 8 features. The file asks for
+# {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
@@ -249,10 +251,11 @@ thrifty
 # the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
 # the `if`.)
 #
-# But *trace* left T open. Why is it wrong for another T? T is not to blame. To try another T, `check_static` puts
-# reviews of five words into eight steps. That makes padding, so the model packs, and the graph does not. To try another
-# B, it only adds and removes reviews of five words. Then there is no padding. The model does not pack, and neither do
-# the two wrong graphs. So they agree with it, and pass. Only a test *with* padding catches such a graph.
+# But *trace* left T open. Why is it wrong for another T? Look at the test batches. For another T, `check_static` puts
+# reviews of five words into eight steps. That makes padding: the model packs, the graphs do not, and the scores differ.
+# For another B, it takes more or fewer reviews of five words, in five steps. That makes no padding: nobody packs, and
+# the scores agree. So the tick under B is luck, and the cross under T is about padding. Only a test *with* padding
+# catches such a graph.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 

@@ -94,9 +94,9 @@ pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear 
 
 # %% [markdown]
 # In the columns a0 to c1, each number is the largest difference between that token's output here and its output if the
-# document is alone. (The last column combines them.) Linear layers, LayerNorm and token embeddings treat each row by
-# itself. A convolution goes wrong near the boundaries. Our RNN is wrong from the first boundary on. And attention?
-# Ten tokens, ten wrong.
+# document is alone. (The last column combines them.) Linear layers, LayerNorm and token embeddings treat each token by
+# itself. A convolution goes wrong near the boundaries. Our RNN is wrong from the first boundary on. And attention? Ten
+# tokens, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
 # row. Padding first.
@@ -141,11 +141,11 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 # floating-point numbers to the scores. So a 1 multiplies the weight of a padding cell by e ≈ 2.7, before the weights
 # are scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave padding out, such a mask needs −∞ there, and 0 elsewhere.)
 #
-# True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
-# change only the padding, where `real` is False. If the outputs at real tokens change, the function has read cells
-# where the mask is False. Then False means *take part*, and True means *leave out*. If nothing changes, it is the other
-# way round. (There is one trap: a function that ignores its mask always reads the padding. So repeat the test with
-# `~real`. The answer must be the opposite. The code calls this `flips`.)
+# True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask. Then
+# change only the padding, and compare the outputs at real tokens. If they change, the function has read the padding,
+# where the mask is False. So True means *leave out*. If they stay the same, True means *take part*. Then repeat the
+# test with `~real`. Now the outputs must do the opposite. If they don't, the function ignores its mask. (The code calls
+# this check `flips`.)
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -338,7 +338,7 @@ assert 3**0.5 * 5 < 10
 # %% [markdown]
 # Let us time it. To be fair, we need the same mask in two forms: once as a tensor, and once as a rule that the kernel
 # knows. `scaled_dot_product_attention` knows no rule for documents, but it has one for a causal mask: `is_causal=True`.
-# So we time causal masks, on 2,048 tokens:
+# So we time causal masks instead, on 2,048 tokens:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -465,9 +465,9 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# First-fit decreasing comes within *one row* of the bound. Only cutting reaches the bound itself, but at a price: the
-# ends of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of its cells are
-# padding again.
+# First-fit decreasing comes within *one row* of the bound. Of these four, only cutting reaches the bound, but at a
+# price: the ends of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of its
+# cells are padding again.
 #
 # ## What people get wrong
 #
@@ -497,7 +497,7 @@ checks.document_ids(my_document_ids)
 # put several documents into one row, with a mask, positions and labels that respect their boundaries, and count what it
 # costs. And when a mask surprises you, change what it should hide, and look.
 #
-# Nothing on this page raised an error, however wrong its result was. So where do you look when something is wrong, and
+# None of the mistakes on this page raised an error. So where do you look when something is wrong, and
 # you do not know what?
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
