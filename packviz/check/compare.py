@@ -152,8 +152,8 @@ class _Line:
         axis = self.difference.axis
         if axis is None:
             return []
-        places = (self.difference.differs & self.where).nonzero()
-        return list(map(sequence_name, np.unique(places[axis]).tolist()))
+        places = (self.difference.differs & self.where).nonzero()[axis]
+        return list(map(sequence_name, np.unique(places).tolist()))
 
     @property
     def agreement(self) -> str:
@@ -164,8 +164,9 @@ class _Line:
         if not self.differing:
             return f"agree (NaN in both at {self.both_nan:,} of {of})" if self.both_nan else "agree"
         where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
-        worst = text.difference(self.worst)
-        return f"differ at {self.differing:,} of {of}{where}, by up to {worst}"
+        return (
+            f"differ at {self.differing:,} of {of}{where}, by up to {text.difference(self.worst)}"
+        )
 
 
 def _merged(lines: list[_Line], every: list[_Line]) -> str:
@@ -249,8 +250,10 @@ class StatesComparison(Drawing, HasNumbers):
         right = [line for line in lines if not line.both_nan and not line.differing]
         parts = []
         if unclear:
-            what = _merged(unclear, lines)
-            parts.append(f"Both runs have NaN in the same places of {what}, which shows nothing.")
+            parts.append(
+                f"Both runs have NaN in the same places of {_merged(unclear, lines)}, which shows"
+                " nothing."
+            )
         if not self.layout.n_padding and not wrong:
             parts.append("There is no padding, so padded and packed results agree.")
             parts.append("Packing is not needed for correctness.")
@@ -265,8 +268,8 @@ class StatesComparison(Drawing, HasNumbers):
             parts.append(f"This affects {'every sequence' if every else listed(hit, 6)}.")
         poisoned = [line for line in wrong if math.isnan(line.worst)]
         if poisoned:
-            every = len(poisoned) == len(wrong)
-            parts.append(f"NaN reaches {'all of these' if every else _merged(poisoned, lines)}.")
+            what = "all of these" if poisoned == wrong else _merged(poisoned, lines)
+            parts.append(f"NaN reaches {what}.")
         return " ".join(parts)
 
     @property
@@ -290,11 +293,11 @@ class StatesComparison(Drawing, HasNumbers):
         steps = count(self.layout.max_len, "time step")
         title = f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}"
         rows = [[line.name, line.agreement] for line in self._lines]
-        agree = (
+        lines = [title, self.verdict, "", *table(rows, "  <  <"), ""]
+        lines.append(
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
             " their sequence."
         )
-        lines = [title, self.verdict, "", *table(rows, "  <  <"), "", agree]
         lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
         lines += self.notes
         if is_few(self.layout):
@@ -360,11 +363,9 @@ class StatesComparison(Drawing, HasNumbers):
             panels.append(Differences(title, rows, columns, values, differs, d.scale, padding))
 
         for half, outputs in self._halves.items():
-            side = half.removesuffix(" half")
-            add(f"outputs{side}: |padded − packed|", outputs, steps, padding)
+            add(f"outputs{half.removesuffix(' half')}: |padded − packed|", outputs, steps, padding)
         arrows = ["→", "←"] if len(panels) > 1 else [""]
-        layers = range(len(self.h_n.absolute))
-        columns = [f"{layer}{arrow}" for layer in layers for arrow in arrows]
+        columns = [f"{i}{arrow}" for i in range(len(self.h_n.absolute)) for arrow in arrows]
         for name, state in self._states.items():
             add(f"{name}, by layer", state, columns, None)
         for loss, gradients in self.gradients.items():
@@ -521,8 +522,10 @@ def compare(
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
     """Yields a remark for each part of the RNN that the comparison leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
-        why = "even with the same seed it draws different numbers for padded and packed data"
-        yield f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because {why}."
+        yield (
+            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because even with the same"
+            " seed it draws different numbers for padded and packed data."
+        )
     if gradients and not all(p.requires_grad for p in rnn.parameters()):
         yield "Frozen parameters have no gradient and were not compared."
 
@@ -622,8 +625,8 @@ def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tens
     differs = ~(absolute <= tolerance * scale)  # negated, so that NaN counts as a difference
     if axis is not None:
         scale = scale.reshape(-1)
-    arrays = (absolute, differs, both_nan.any(axis=-1), scale)
-    return Difference(axis, *(frozen(np.asarray(array)) for array in arrays))
+    arrays = map(np.asarray, (absolute, differs, both_nan.any(axis=-1), scale))
+    return Difference(axis, *map(frozen, arrays))
 
 
 def _gathered(weights: list[Difference]) -> Difference:

@@ -339,9 +339,13 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     taken = last.detach().reshape(batch.size, -1).to(batch.x)
     ends = np.clip(batch.n, 1, batch.steps) - 1
     right = batch.x[np.arange(batch.size), ends]
-    wrong = (taken != right).any(-1).numpy()
-    own = (taken[:, None] == batch.x).all(-1).numpy()
-    of_others = (taken[:, None] == right).all(-1).numpy()
+    wrong = ~_equal(taken, right)
+    own = np.zeros((batch.size, batch.steps), dtype=bool)
+    of_others = np.zeros((batch.size, batch.size), dtype=bool)
+    for b in np.flatnonzero(wrong).tolist():
+        own[b] = _equal(taken[b], batch.x[b])
+        if not own[b].any():
+            of_others[b] = _equal(taken[b], right)
     at_the_end = wrong & own[:, -1]
     fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
     if at_the_end.any():
@@ -371,6 +375,12 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     if (wrong & ~own.any(1) & ~of_others.any(1)).any():
         message = "last cannot be judged, because it contains values that are no cell of x."
         yield Finding("warning", UNDECIDED, message, fix="pass cells of x as last")
+
+
+def _equal(cells: Tensor, others: Tensor) -> BoolArray:
+    """Returns which cells have the same values. NaN equals NaN."""
+    same = (cells == others) | (cells.isnan() & others.isnan())
+    return same.all(-1).numpy()
 
 
 def _shape(value: object) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import UNDECIDED, Finding
-from packviz.core.layout import BoolArray, IntArray, Layout, host_array, sequence_name
+from packviz.core.layout import BoolArray, IntArray, Layout, host_array, is_mask, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
 from packviz.core.validation import require_plain
 from packviz.draw.text import count
@@ -60,7 +60,8 @@ class Batch:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         first = batch_is_first(batch_first, x.shape)
         self.size, self.steps, self.batch_first = Padded.of(x.shape, first)
-        require_width(lengths, self.steps)
+        if is_mask(lengths) and lengths.shape[0] == self.size:
+            require_width(lengths, self.steps)
         x = x.detach() if x.is_meta else x.detach().cpu()
         if not first:
             x = x.transpose(0, 1)

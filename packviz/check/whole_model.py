@@ -7,9 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from torch.nn.parameter import is_lazy
 
 from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_steps, sequence_name
@@ -128,8 +130,8 @@ def compare_padding(
             " leave a sequence out, or add a step of padding"
         )
     layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
-    real = torch.tensor(layout.mask, device=x.device)
-    mask = real if shape.batch_first else real.T
+    real = torch.tensor(layout.mask)  # on the CPU, it can index a result on any device
+    mask = (real if shape.batch_first else real.T).to(x.device)
     clean = x.detach().clone()
     if clean.is_floating_point():
         clean[~mask] = 0
@@ -145,12 +147,18 @@ def compare_padding(
     with evaluating(module):
         runs = [_run(model, batch) for batch in (clean, clean, poisoned)]
         try:
+            if not x.is_cpu:  # there, an index out of range ends all work
+                raise RuntimeError
             runs.append(_run(model, _wider(clean, mask, shape)))
         except Exception:
-            notes.append(f"Not tested: {AMOUNT}, because the model does not take a wider batch.")
+            notes.append(
+                f"Not tested: {AMOUNT}, because the model does not take a wider batch, or the batch"
+                " is not on the CPU."
+            )
     outputs = []
-    for name, value in runs[0].items():
-        values = [run.get(name, value) for run in runs]
+    missing = torch.empty(0)
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run.get(name, missing) for run in runs]
         outputs.append(_judged(name, values, real, shape, tolerance, not x.is_floating_point()))
     return PaddingComparison(layout, tuple(outputs), tuple(notes))
 
@@ -161,12 +169,24 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
     Afterwards, its modes, its buffers and the random state are as they were.
     """
-    random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
+    is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if is_used else ()
+    random_state = torch.random.fork_rng(devices)
     with ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
-        for buffer in model.buffers():
-            after.callback(buffer.data.copy_, buffer.clone())
+        for part in model.modules():
+            for name, buffer in part.named_buffers(recurse=False):
+                if is_lazy(buffer):
+                    continue
+                after.callback(setattr, part, name, buffer)
+                after.callback(_restore, buffer, buffer.clone())
         model.eval()
         yield
+
+
+def _restore(buffer: Tensor, values: Tensor) -> None:
+    """Copies values into a buffer, unless it has them: an expanded buffer cannot be written to."""
+    if not torch.equal(buffer, values):
+        buffer.data.copy_(values)
 
 
 def _run(model: Model, batch: Tensor) -> dict[str, Tensor]:
@@ -174,10 +194,15 @@ def _run(model: Model, batch: Tensor) -> dict[str, Tensor]:
     results = {}
     numbers = []
     for name, value in parts(model(batch.clone())):
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+            value = torch.from_numpy(value.copy())
         if isinstance(value, Tensor):
-            value = value.detach()
-            results[name or "output"] = torch.view_as_real(value) if value.is_complex() else value
-        elif isinstance(value, (int, float)):
+            value = value.detach().clone()  # the next run may write into the model's own tensor
+            named = {name or "output": value}
+            if value.is_complex():
+                named = {f"{name}.real": value.real, f"{name}.imag": value.imag}
+            results.update(named)
+        elif isinstance(value, (int, float, np.integer, np.floating)):
             numbers.append(value)
     if numbers:
         results["numbers"] = torch.tensor(numbers)
@@ -247,7 +272,8 @@ def _judged(
                 " padding by its id"
             )
             return replace(output, differing=None, sequences=(), reason=reason)
-    is_clear = output.places == "real cells" or shape.steps not in clean.shape
+    is_resized = clean.shape != poisoned.shape
+    is_clear = is_resized or output.places == "real cells" or shape.steps not in clean.shape
     if output.differing and not is_clear:
         reason = "it differs, and its axes of batch and time cannot be told apart"
         return replace(output, differing=None, sequences=(), reason=reason)
@@ -259,22 +285,36 @@ def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading
     batch, steps, first = shape
 
     def cells(result: Tensor, axes: tuple[int, int]) -> Tensor:
-        return result.movedim(axes, (0, 1))[:, :steps][real]
+        own = result[tuple(map(slice, size))]  # without the steps of a wider batch, on any axis
+        return own.movedim(axes, (0, 1))[real]
 
     def by_sequence(result: Tensor) -> Tensor:
-        return result.reshape(batch, -1, *size[1:])[:, :steps][real]
+        rows = result.reshape(batch, -1, *result.shape[1:])
+        return rows[(slice(batch), slice(steps), *map(slice, size[1:]))][real]
 
     def by_step(result: Tensor) -> Tensor:
-        return result.reshape(-1, batch, *size[1:])[:steps].transpose(0, 1)[real]
+        rows = result.reshape(-1, batch, *result.shape[1:]).transpose(0, 1)
+        return rows[(slice(batch), slice(steps), *map(slice, size[1:]))][real]
 
-    axes = (int(not first), int(first))
-    if size.count(batch) == size.count(steps) == 1:
-        axes = (size.index(batch), size.index(steps))
-    if len(size) > 1 and (size[axes[0]], size[axes[1]]) == (batch, steps):
-        yield partial(cells, axes=axes)
+    pairs = [
+        (i, j) for i, n in enumerate(size) for j, m in enumerate(size) if (n, m) == (batch, steps)
+    ]
+    if len(pairs) == 1 or (int(not first), int(first)) in pairs:
+        for axes in pairs:
+            yield partial(cells, axes=axes)
     if size and size[0] == batch * steps:
         yield by_sequence
         yield by_step
+
+
+def _fits(result: Tensor, size: torch.Size, shape: Padded) -> bool:
+    """Returns whether a result has a size, or the size that more padding makes of it."""
+    wider = shape.steps + WIDER
+    grown = {shape.steps: wider, shape.batch * shape.steps: shape.batch * wider}
+    if result.ndim != len(size):
+        return False
+    pairs = zip(size, result.shape, strict=True)
+    return all(new in (old, grown.get(old)) for old, new in pairs)
 
 
 def _compared(
@@ -285,13 +325,15 @@ def _compared(
     if tolerance is not None and clean.is_floating_point():
         allowed = share("tolerance", tolerance)
     compared = []
-    for read in _readings(clean.shape, shape, real):
+    readings = _readings(clean.shape, shape, real) if _fits(other, clean.shape, shape) else ()
+    for read in readings:
         owner = real.nonzero()[:, 0].cpu()
         compared.append(_rows(name, "real cells", read(clean), read(other), owner, allowed))
     if compared:
         return min(compared, key=lambda output: output.differing or 0)
     if clean.shape != other.shape:
-        return Output(name, "entries", clean.numel(), clean.numel())
+        largest = max(clean.numel(), other.numel())
+        return Output(name, "entries", largest, largest)
     if clean.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
         axis = clean.shape.index(shape.batch)
         owner = torch.arange(shape.batch)
@@ -316,6 +358,8 @@ def _rows(
         owner: the sequence of each row; empty if it is not known.
         allowed: the share.
     """
+    if torch.equal(clean, other):
+        return Output(name, places, len(clean), 0)
     changed, before, after = (
         rows.cpu().double().unsqueeze(-1).flatten(1) for rows in (clean != other, clean, other)
     )

@@ -81,8 +81,10 @@ class Spec:
         try:
             sizes = [getattr(rnn, field.name) for field in fields(cls)]
         except AttributeError:
-            advice = "give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
-            raise TypeError(f"rnn is {kind_of(rnn)}: {advice}") from None
+            raise TypeError(
+                f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM',"
+                " input_size, …)"
+            ) from None
         return cls(*sizes)
 
     @property

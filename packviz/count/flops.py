@@ -254,6 +254,7 @@ def _count(
     steps[1, :end] = layout.batch_sizes * each
     steps[0, :1] += batch * first
     steps[1, :end][:1] += layout.batch_sizes[:1] * first
+    first *= layout.max_len > 0  # without steps, no state is read
     sequences = np.full((2, batch), layout.max_len * each + first)
     sequences[1] = layout.lengths * each + (layout.lengths > 0) * first
     if bidirectional:

@@ -185,7 +185,7 @@ def value(value: object) -> str:
     digits, except that whole numbers below a million keep all their digits. Lists and vectors
     become `…`.
     """
-    if getattr(value, "ndim", None) == 0:
+    if getattr(value, "ndim", 1) == 0:
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, float):
         number = float(value)

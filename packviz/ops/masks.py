@@ -294,10 +294,10 @@ def _loss_of_cells(
     flat = [tensor.flatten(0, 1) for tensor in filled]
     options = {**options, "reduction": "none"}
     weight = options.get("weight")
-    if isinstance(weight, Tensor) and weight.ndim > 1:
+    if isinstance(weight, Tensor) and weight.shape[:2] in (mask.shape, flat[0].shape[:2]):
         raise ValueError(
-            f"weight has {weight.ndim} dimensions; give one number per class, or multiply the loss"
-            " of each cell: pv.masked_loss(loss * weight, lengths)"
+            f"weight has shape {tuple(weight.shape)}; give one number per class, or multiply the"
+            " loss of each cell: pv.masked_loss(loss * weight, lengths)"
         )
     loss = function(*flat, **options)
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
@@ -532,8 +532,7 @@ def _is_real(n: Tensor, steps: int) -> Tensor:
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
     """Reshapes a mask so that it broadcasts with a tensor of `ndim` dimensions."""
-    ones = [1] * (ndim - mask.ndim)
-    return mask.reshape(*mask.shape, *ones)
+    return mask.reshape(*mask.shape, *[1] * (ndim - mask.ndim))
 
 
 def _fitted(
@@ -565,7 +564,9 @@ def require_width(lengths: Any, steps: int) -> None:
     Raises:
         ValueError: it has more or fewer.
     """
-    if is_mask(lengths) and not torch.compiler.is_compiling() and lengths.shape[1] != steps:
+    if torch.compiler.is_compiling() or is_tracing():
+        return
+    if is_mask(lengths) and lengths.shape[1] != steps:
         raise ValueError(
             f"the mask has shape {tuple(lengths.shape)}, but the batch has T = {steps}; a mask is"
             " always (B, T)"
@@ -629,11 +630,9 @@ def require_fitting(name: str, value: Any, dtype: torch.dtype) -> None:
     Raises:
         ValueError: it would become another number.
     """
-    if (
-        dtype.is_floating_point
-        or dtype.is_complex
-        or not isinstance(value, (int, float, np.number))
-    ):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, (int, float)):
         return
     low = 0
     high = 1

@@ -203,7 +203,10 @@ def _pack_padded(
     x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool
 ) -> PackedSequence:
     if is_mask(lengths):
-        require_width(lengths, x.shape[1 if batch_first else 0])
+        if isinstance(x, Tensor) and x.ndim > 1:
+            source = Padded.of(x.shape, batch_first)
+            if lengths.shape[0] == source.batch:
+                require_width(lengths, source.steps)
         lengths = lengths_tensor(lengths)
     is_traced_list = not isinstance(lengths, Tensor) and is_tracing()
     if is_traced_list or type(x) not in _PLAIN or x.ndim < 2:

@@ -102,6 +102,12 @@ class WithLengths(nn.RNNBase):
             is_padded = isinstance(input, Tensor) and input.ndim == 3
             if not (is_padded and torch.compiler.is_compiling()):
                 return self._plain(input, hx)
+            if self.mode != "LSTM" and not input.numel():  # torch's LSTM ends the process here
+                return self._plain(input, hx)
+            if input.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+                return self._plain(input, hx)  # its dtype is not that of packed data
+            if torch.onnx.is_in_onnx_export() and not hasattr(torch.onnx, "ops"):
+                return self._plain(input, hx)  # torch 2.7
             # torch cannot compile the training of its own LSTM.
             batch, steps, _ = Padded.of(input.shape, self.batch_first)
             lengths = torch.full((batch,), steps, device="cpu")

@@ -184,7 +184,10 @@ def run(
 
 def _has_own_forward(rnn: nn.RNNBase) -> bool:
     """Returns whether one of packviz's RNNs has another `forward` than packviz's."""
-    return "forward" in vars(rnn) or type(rnn).forward.__module__ != "packviz.ops.rnn"
+    if "forward" in vars(rnn):
+        return True
+    owner = next(kind for kind in type(rnn).__mro__ if "forward" in vars(kind))
+    return owner.__module__ != "packviz.ops.rnn"
 
 
 def _runner() -> Callable[..., tuple[Any, State]]:

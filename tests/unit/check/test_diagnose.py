@@ -88,9 +88,8 @@ def test_padding_that_holds_anything_is_undecided(lengths, extra, batch_first, s
 def test_padding_with_another_value_gives_none(lengths, padding, seed):
     found = pv.diagnose(batch(lengths, padding=padding, seed=seed), lengths, True)
     hidden = not math.isfinite(padding) and len(set(lengths)) > 1
-    alone = (
-        sum(max(lengths) - n for n in lengths) == 1 and not hidden
-    )  # one cell of padding is like itself
+    # One cell of padding is like itself.
+    alone = sum(max(lengths) - n for n in lengths) == 1 and not math.isnan(padding)
     assert [one.rule for one in serious(found)] == [UNDECIDED] * alone + [
         "NaN in the padding"
     ] * hidden
@@ -572,3 +571,12 @@ def test_a_last_step_that_is_another_one_is_found():
         assert rules == [rule] * bool(rule)
     (one,) = serious(pv.diagnose(x, lengths, True, last=x[:, 0]))
     assert "last[0] is step 0 of sequence a, which ends with step 2" in one.message
+
+
+def test_nan_in_a_right_last_step_and_a_mask_the_other_way_round():
+    x = batch([2, 5, 3])
+    x[0, 1] = torch.nan
+    last = x[torch.arange(3), torch.tensor([1, 4, 2])]
+    assert not serious(pv.diagnose(x, [2, 5, 3], True, last=last))
+    mask = pv.real_mask([2, 5, 3])
+    assert "batch and time swapped" in pv.diagnose(batch([2, 5, 3]), mask, False).rules

@@ -227,3 +227,54 @@ def test_nothing_is_changed_and_batch_norm_is_named():
     assert comparison.agrees
     assert "In training, BatchNorm takes" in comparison.to_text()
     assert "BatchNorm" not in pv.compare(norm.eval(), x, lengths, batch_first=True).to_text()
+
+
+MEMORY = torch.zeros(5, 4)
+READING = {
+    "the same memory in each run": lambda x: torch.sum(x, 1, out=MEMORY),
+    "an output more": lambda x: [row for row in x[:, 7] if row.any()],
+    "an output less": lambda x: (x, None if x[-1, 7].any() else x.sum(1)),
+    "an array": lambda x: (x, x.sum(1).numpy()),
+    "a number": lambda x: (x, x.sum(1).numpy()[4, 0]),
+    "another size": lambda x: x[:, :6] if x[-1, 7].any() else x,
+    "complex": lambda x: torch.complex(x[:, 0, 0], x.sum((1, 2))),
+}
+
+
+@pytest.mark.parametrize("model", READING.values(), ids=READING)
+def test_what_reads_the_padding_in_odd_ways_is_found(model):
+    x, lengths, _ = ragged_batch()
+    assert pv.compare(model, x, lengths, batch_first=True).agrees is False
+
+
+def test_attention_weights_and_as_many_features_as_steps_are_no_obstacle():
+    x, lengths, _ = ragged_batch()
+    attention, linear = nn.MultiheadAttention(4, 1, batch_first=True), nn.Linear(4, 8)
+
+    def attend(x):
+        return attention(x, x, x, key_padding_mask=torch.arange(x.shape[1]) >= lengths[:, None])
+
+    def turned(x):
+        return linear(x).transpose(1, 2), torch.complex(x, x).conj()
+
+    for model in (attend, turned):
+        assert pv.compare(model, x, lengths, batch_first=True).agrees
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.zeros(4))
+        self.register_buffer("wide", torch.ones(1, 4).expand(8, 4))
+        self.lazy = nn.LazyBatchNorm1d()
+
+    def forward(self, x):
+        self.state = self.state + x.sum((0, 1))
+        return x * self.wide[0]
+
+
+def test_buffers_come_back():
+    x, lengths, _ = ragged_batch()
+    counter = Counter()
+    pv.compare(counter, x, lengths, batch_first=True)
+    assert not counter.state.any()

@@ -323,7 +323,7 @@ def test_empty_sequences_cost_nothing_when_packed(bidirectional):
         assert (per_sequence == 0).tolist() == [n == 0 for n in lengths]
         assert counted.training.per_step.packed.sum() == counted.training.packed
     nothing = pv.flops(spec, [0, 0])
-    assert (nothing.training.packed, nothing.ratio) == (0, 0)
+    assert (nothing.training.packed, nothing.training.padded, nothing.ratio) == (0, 0, 0)
 
 
 def test_masks_describe_batches_like_lengths():

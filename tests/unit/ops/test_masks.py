@@ -563,11 +563,26 @@ def test_exports_with_a_dynamic_batch(name):
 
 def test_a_weight_for_each_cell_is_refused():
     prediction, target, weight = torch.rand(3, 2, 5)
-    with pytest.raises(ValueError, match="weight has 2 dimensions; give one number per class"):
+    costs = torch.rand(3, 3)
+    scores, classes = torch.rand(3, 4, 3), torch.zeros(3, 4, dtype=torch.int64)
+
+    def cost(scores, classes, weight, reduction):
+        return (scores.softmax(1) * weight[classes]).sum(1)
+
+    assert pv.masked_loss(cost, scores, classes, [4, 3, 2], batch_first=True, weight=costs) > 0
+    for each in (weight, weight.flatten()[:, None].expand(10, 2)):
+        predictions = prediction[..., None].expand(2, 5, 2)
+        with pytest.raises(ValueError, match="weight has shape"):
+            pv.masked_loss(
+                F.mse_loss, predictions, predictions, [5, 3], batch_first=True, weight=each
+            )
+    with pytest.raises(ValueError, match=r"weight has shape \(2, 5\); give one number per class"):
         pv.masked_loss(F.mse_loss, prediction, target, [5, 3], batch_first=True, weight=weight)
 
 
-@pytest.mark.parametrize("value", [0.5, np.float32(0.5), np.float64(0.5), np.int64(300), 300])
+@pytest.mark.parametrize(
+    "value", [0.5, np.float32(0.5), np.float64(0.5), np.int64(300), 300, np.float16("inf")]
+)
 def test_a_padding_value_that_does_not_fit_is_refused_whatever_its_type(value):
     x = torch.ones(2, 5, dtype=torch.uint8)
     with pytest.raises(ValueError, match=r"padding_value is .*, which torch.uint8 cannot hold"):

@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import shutil
+from functools import wraps
 from itertools import product
 
 import pytest
@@ -164,13 +165,19 @@ class Muted(pv.GRU):
         return 0 * output, h_n
 
 
+class Wrapped(pv.GRU):
+    @wraps(pv.GRU.forward)
+    def forward(self, *given, **options):
+        return super().forward(*given, **options)
+
+
 def test_a_forward_of_its_own_is_not_passed_by():
     muted = Muted(3, 4)
     x = torch.randn(5, 2, 3)
     assert not muted(x, [5, 3])[0].any()
     other = pv.GRU(3, 4)
     other.forward = muted.forward
-    for rnn in (muted, other):
+    for rnn in (muted, other, Wrapped(3, 4)):
         for method in ("auto", "packed"):
             with pytest.raises(TypeError, match=r"a forward of its own.*call rnn itself"):
                 pv.run(rnn, x, [5, 3], method=method)
@@ -478,6 +485,13 @@ def test_a_training_step_without_lengths_compiles(kind):
     ours, theirs = flat(compiled(x)), flat(rnn(x))
     assert_close(ours, theirs)
     assert_same_gradients(ours, theirs, [*compiled.parameters()], [*rnn.parameters()])
+    if kind == "LSTM":  # torch's own cannot
+        with pytest.raises(ValueError, match="lengths is empty"):
+            compiled(torch.zeros(0, 5, 3))
+        return
+    assert compiled(torch.zeros(0, 5, 3))[0].shape == (0, 5, 4)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        assert compiled(x)[0].dtype == rnn(x)[0].dtype
 
 
 @pytest.mark.filterwarnings("ignore")
