@@ -10,7 +10,7 @@
 #
 # After this page, you can train an RNN on ragged batches in one line, and say why you can trust that line.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, and 5 for the exercise.
 #
 # <details><summary>Where we are in the ten lines: three lines that become one</summary>
 #
