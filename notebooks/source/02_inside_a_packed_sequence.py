@@ -112,6 +112,7 @@ rnn = torch.nn.RNN(input_size=4, hidden_size=5)
 sequences = [torch.randn(n, 4) for n in (3, 5, 2, 4)]
 packed = pack_sequence(sorted(sequences, key=len, reverse=True))  # b, d, a and c
 
+# %%
 h = torch.zeros(4, 5)  # a row for each sequence
 start = 0
 for size in packed.batch_sizes.tolist():

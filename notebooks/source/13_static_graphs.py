@@ -70,6 +70,7 @@ class Tagger(torch.nn.Module):
         return self.linear(output)
 
 
+# %%
 reviews = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]  # a, b, c and d
 x = pad_sequence([torch.tensor(ids) for ids in reviews])  # (T, B) = (5, 4)
 lengths = torch.tensor([3, 5, 2, 4])
