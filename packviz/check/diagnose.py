@@ -373,7 +373,7 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
         message = f"last[{b}] is the last step of sequence {other}, so the rows have another order."
         yield about(moved, "error", "rows in another order", message, fix)
     if (wrong & ~own.any(1) & ~of_others.any(1)).any():
-        message = "last cannot be judged, because it contains values that are no cell of x."
+        message = "last cannot be judged, because some of its rows occur nowhere in x."
         yield Finding("warning", UNDECIDED, message, fix="pass cells of x as last")
 
 
