@@ -69,8 +69,8 @@ panel
 # later.
 #
 # So the classifier is wrong: what it says about c depends on b. The *right* state is the one that c has when it is read
-# alone, and packing gives exactly this state. (Its weights, trained on wrong states, are another matter.) But we have
-# watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
+# alone, and packing gives exactly this state. (The weights of her classifier were trained on wrong states. That is
+# another matter.) But we have watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
 #
 # ## Which results are wrong?
 #
@@ -96,8 +96,9 @@ comparison
 # real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
 #
 # Then the states. Only b has no padding, and only b is right. In c, the errors are larger than any number in the right
-# state: 174 % for `h_n`, and 194 % for `c_n`. Now count c's seven vectors. Both states are wrong, and three outputs lie
-# in the padding. Two survive: its outputs at the two real steps.
+# state: 174 % for `h_n`, and 194 % for `c_n`. Now count what c has: five outputs and two states, seven vectors in all.
+# Both states are wrong, and three of the outputs lie in the padding. Two vectors survive: the outputs at the two real
+# steps.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,
@@ -155,11 +156,12 @@ print(f"loss {loss.item():.2f}; finite gradients: {finite} of {sum(w.numel() for
 #
 # Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at
 # the batch's last step, so it goes through the padding *first*. The loss does not read the output at a step of padding,
-# so the gradient that arrives there is zero. But the backward pass multiplies it twice: by the step's input, for the
-# weights, and by its gates, to reach the step before. In the padding, both are NaN, and zero times NaN is NaN. From
-# there, the NaN goes back through every earlier step of the row. Row b is clean, and that does not help, because all
-# rows share their weights. One NaN spoils the sum. With finite padding, zero times anything is zero, and the gradients
-# are right. Only NaN and infinity are stronger than a zero.
+# so the gradient that arrives there is zero. A zero should be harmless. But the backward pass multiplies this zero by
+# the step's input, to get the gradient of the weights. The input is NaN, and zero times NaN is NaN. It also multiplies
+# the zero by the step's gates, to reach the step before. The gates have read the NaN, so they are NaN, too. In this
+# way, the NaN goes back through every earlier step of the row. Row b is clean, and that does not help, because all rows
+# share their weights. One NaN spoils the sum. With finite padding, zero times anything is zero, and the gradients are
+# right. Only NaN and infinity are stronger than a zero.
 #
 # A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So fill
 # the padding of the *input* with zeros, before the first layer, with `masked_fill`. (Multiplying by the mask is no

@@ -4,9 +4,9 @@
 # **Can a training step be faster than a padded one, and still give the results of packing?**
 #
 # So far you have two bad choices. A padded step is quick, and its final states are wrong. A packed step is right, and
-# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. What took so long was a
-# habit: pad and the packed RNN both cut a large tensor into slices, and on the way back, each slice costs a tensor as
-# large as the whole. (The page faults came with those tensors.) So let us keep the results, and break the habit.
+# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. What took so long was a habit.
+# Pad and the packed RNN both cut a large tensor into slices. In the backward pass, each slice costs a tensor as large
+# as the whole, and the page faults came with these tensors. So let us keep the results, and break the habit.
 #
 # After this page, you can train an RNN on ragged batches in one line, and say why you can trust that line.
 #
@@ -103,7 +103,7 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 # %%
 def split_rnn(rnn, packed):
     w_x, w_h, b_x, b_h = rnn.parameters()
-    h, outputs = torch.zeros(1, rnn.hidden_size), []  # one row, for all sequences
+    h, outputs = torch.zeros(packed.batch_sizes[0], rnn.hidden_size), []
     for rows in (packed.data @ w_x.T + b_x).split(packed.batch_sizes.tolist()):
         h = torch.tanh(rows + h[: len(rows)] @ w_h.T + b_h)
         outputs.append(h)
@@ -198,10 +198,11 @@ assert panel.shown.wasted == 0
 # keep c, we need f = 1 and i = 0. Then c is *frozen*.
 #
 # We cannot change the kernel. But we can change what it *reads*. We give each time step one more input: 1 in the
-# padding, and 0 elsewhere. The LSTM's matrix for its input has a block of rows for each gate, and now needs one more
-# column. We put −w into the rows of i, and +w into the rows of f. Where the new input is 1, this pushes i down and f
-# up. Where it is 0, nothing changes. How large must w be? A gate is a sigmoid, 1 / (1 + e⁻ˣ), which on paper never
-# quite reaches 0 or 1. But for x = 10, it is 0.99995, and that sounds safe. Let us try 10, and then 100.
+# padding, and 0 elsewhere. For this input, the LSTM's input weights need one more column, with an entry for each number
+# in each gate. Where the gate is f, which has to become 1, we write +w. Where it is i, which has to become 0, we write
+# −w. So in the padding, f is pushed up and i is pushed down. Elsewhere, the new input is 0, and nothing changes. How
+# large must w be? A gate is a sigmoid, 1 / (1 + e⁻ˣ), which on paper never quite reaches 0 or 1. But for x = 10, it is
+# 0.99995, and that sounds safe. Let us try 10, and then 100.
 
 # %%
 ask("a frozen state")
@@ -379,9 +380,9 @@ methods.verdicts(untuned)
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
 # times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has our
-# factor of two gone? These batches are small: at most 9,600 cells, padded. Even setup B at 32 steps has 16,384, and
-# there, `run` saved only a fifth. <!-- recorded --> In so few cells, the saving is probably too small to pay for
-# sorting, cutting and freezing.
+# factor of two gone? These batches are small: at most 9,600 cells, padded. In the chart, even the shortest batch of B,
+# with 32 steps, has 16,384, and there, `run` saved only a fifth. <!-- recorded --> In so few cells, the saving is
+# probably too small to pay for sorting, cutting and freezing.
 #
 # So `pv.run` always gives the results of packing. It is not always faster than padding.
 

@@ -150,8 +150,9 @@ tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
 print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
-# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. Every score is the right one
-# for some cell, but 40 of the 45 are in the wrong cell.
+# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The reshape has read the scores
+# of 45 cells in their order, and has begun a new row after every ninth cell instead of every fifth. Only the first five
+# keep their places. The other 40 are in the wrong cell.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -172,7 +173,7 @@ assert scores.shape == (5, 9, 3)
 right = tagger(tuesday, n_tuesday)
 assert torch.allclose(torch.tensor(scores).flatten(), right.flatten(), atol=1e-5)
 moved = [(place // 5, place % 5) != (place // 9, place % 9) for place in range(45)]
-assert sum(moved) == 40
+assert moved == [False] * 5 + [True] * 40
 assert [answer.mark for answer in padded.answers["export"].values()] == ["✓", "✗ refused", "✓"]
 for kind in (torch.nn.GRU, torch.nn.RNN):
     answers = pv.check_static(Tagger(kind), (x, lengths), "export").answers["export"]
@@ -186,9 +187,10 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # A trace records one run. So what becomes of an `if`? Here is one that saves work: pack, but only if there is padding.
 # If there is none, why pay for packing?
 #
-# Is that safe? Friday's tagger cannot tell us, because padding does not reach the scores of its words. So we leave it
-# for a while, and take the classifier of notebook 01, which scores a whole review by its final state. With padding, it
-# calls the third review positive. With packing, it says neutral, as it does when the review is alone.
+# Is that safe? To find out, we need a model that padding can harm. Friday's tagger is not one of these: it has scored a
+# review's words before it reads any padding. The classifier of notebook 01 scores a whole review by its final state. If
+# it reads the padding, it calls the third review positive. If it packs, it says neutral, as it does when the review is
+# alone. So we take this classifier, and come back to the tagger at the end.
 
 
 # %%
@@ -252,11 +254,15 @@ thrifty
 # the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
 # the `if`.)
 #
-# But *trace* left T open. Why is it wrong for another T? Look at the test batches. For another T, `check_static` puts
-# reviews of five words into eight steps. That makes padding: the model packs, the graphs do not, and the scores differ.
-# For another B, it takes more or fewer reviews of five words, in five steps. That makes no padding: nobody packs, and
-# the scores agree. So the tick under B is luck, and the cross under T is about padding. Only a test *with* padding
-# catches such a graph.
+# But *trace* left T open. Why is it wrong for another T? Look at the test batches. In both columns, each review keeps
+# its five words:
+#
+# - **another T:** the five words stand in eight steps. Now there is padding, so the model packs. The graph does not,
+#   and the scores differ.
+# - **another B:** the five words stand in five steps. There is no padding, so nobody packs, and the scores agree.
+#
+# So the cross under T is not about T at all, and the tick under B is luck. Only a test *with* padding catches such a
+# graph.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
