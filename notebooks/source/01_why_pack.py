@@ -299,7 +299,7 @@ def my_scores(reviews):
     # end solution
 
 
-checks.same_scores(my_scores, sequences)
+checks.same_scores(my_scores, sequences, embedding, lstm, linear)
 
 # %% [markdown]
 # ## You can now

@@ -301,9 +301,9 @@ pv.time_calls({"before": before, "after": after}, budget=3)
 # %% [markdown]
 # ## Exercise
 #
-# Choose the fastest method whose results are right. `rounds` is a list with one dictionary per round. Each maps the
-# methods' names to their times in seconds. `exact` is the set of names of the methods whose results are right. One
-# busy round should not change your choice.
+# Return the name of the fastest method whose results are right. `rounds` is a list with one dictionary per round. Each
+# maps the methods' names to their times in seconds. `exact` is the set of names of the methods whose results are right.
+# A busy round or two should not change your choice.
 
 
 # %% tags=["exercise"]

@@ -290,8 +290,9 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # ## Exercise
 #
 # `losses` is a tensor of shape `(N,)`, the losses of one process's own tokens. `total_tokens` is the number of tokens
-# in all processes together, and `processes` is the number of processes. Return the loss on which the process calls
-# `backward()`. The average of the processes' gradients must be the gradient of the mean over **all** tokens.
+# in all processes together, and `processes` is the number of processes. Return the loss on which the process will call
+# `backward()`. (Do not call it yourself.) The average of the processes' gradients must be the gradient of the mean over
+# **all** tokens.
 
 
 # %% tags=["exercise"]

@@ -59,26 +59,34 @@ def half_padding(lengths: Lengths) -> Verdict:
 
 @exercise
 def same_scores(
-    answer: Callable[[list[Tensor]], Tensor], reviews: Sequence[Tensor], classes: int = 3
+    answer: Callable[[list[Tensor]], Tensor],
+    reviews: Sequence[Tensor],
+    embedding: Callable[[Tensor], Tensor],
+    lstm: Callable[[Tensor], tuple[Tensor, tuple[Tensor, Tensor]]],
+    linear: Callable[[Tensor], Tensor],
 ) -> Verdict:
     """Checks that a classifier gives each review the scores that it gives the review alone."""
-    from torch import allclose, cat  # noqa: PLC0415 - torch loads slowly
+    from torch import cat  # noqa: PLC0415 - torch loads slowly
+    from torch.nn.utils.rnn import pad_sequence  # noqa: PLC0415 - torch loads slowly
 
-    together = answer(list(reviews))
-    if problem := _shape_problem(together, (len(reviews), classes)):
+    def scores(x: Tensor) -> Tensor:
+        _, (h_n, _) = lstm(embedding(x))
+        return linear(h_n[0])
+
+    alone = cat([scores(review[None]) for review in reviews]).detach()
+    yours = answer(list(reviews))
+    if problem := _shape_problem(yours, alone.shape):
         return Verdict(False, problem)
-    together = together.detach()
-    alone = cat([answer([review]) for review in reviews]).detach()
-    if len(reviews) > 1 and allclose(alone, alone[:1]):
-        return Verdict(False, "All reviews get the same scores. Compute them from the words.")
     title = "largest score of each review; target: alone"
-    rows = Comparison(title, _short(together.amax(1)), _short(alone.amax(1)))
-    if allclose(together, alone, atol=1e-5):
+    rows = Comparison(title, _short(yours.detach().amax(1)), _short(alone.amax(1)))
+    if _agree(yours, alone):
         return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
-    hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
-    if allclose(together.sort(0).values, alone.sort(0).values, atol=1e-5):
+    hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
+    if _agree(yours, scores(pad_sequence(list(reviews), batch_first=True))):
+        hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
+    if _agree(yours.sort(0).values, alone.sort(0).values):
         hint = "They are in another order. With enforce_sorted=False, h_n comes in yours."
-    return Verdict(False, f"Not yet: the scores depend on the company. {hint}", [rows])
+    return Verdict(False, f"These are not the scores that each review gets alone. {hint}", [rows])
 
 
 @exercise
@@ -131,6 +139,8 @@ def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
             )
             if taken[::2] == forward:
                 hint = "The reverse direction reads the first step last. Where is its final state?"
+            if sorted(taken) == sorted(expected):
+                hint = "These are the right states. Put them in the order of the sequences."
             if taken[::2] == expected[1::2] and taken[1::2] == forward:
                 hint = "Both states are right. Put the forward half first."
             return _not_yet(f"lengths {lengths}", hint, show(lengths), places)
@@ -140,17 +150,27 @@ def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 
 def _shape_problem(answer: object, shape: Sequence[int]) -> str:
     """Returns what is wrong with an answer that is not a tensor of this shape, or nothing."""
-    actual = getattr(answer, "shape", None)
-    if actual == tuple(shape):
-        return ""
-    kind = kind_of(answer) if actual is None else f"a tensor of shape {tuple(actual)}"
+    from torch import Tensor  # noqa: PLC0415 - torch loads slowly
+
+    kind = kind_of(answer)
+    if isinstance(answer, Tensor):
+        if answer.shape == tuple(shape):
+            return ""
+        kind = f"a tensor of shape {tuple(answer.shape)}"
     return f"Return a tensor of shape {tuple(shape)}. Yours is {kind}."
+
+
+def _agree(yours: Tensor, target: Tensor) -> bool:
+    """Returns whether two tensors are equal up to rounding, whatever the dtype of the first."""
+    from torch import allclose  # noqa: PLC0415 - torch loads slowly
+
+    return allclose(yours.to(target), target, rtol=0, atol=1e-4)
 
 
 @exercise
 def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
     """Checks a function that averages each sequence of a padded batch `(B, T, F)`."""
-    from torch import allclose, arange, stack, tensor  # noqa: PLC0415 - torch loads slowly
+    from torch import arange, stack, tensor  # noqa: PLC0415 - torch loads slowly
 
     from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
 
@@ -159,10 +179,11 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         "because T counts the padding, too."
     )
     not_zero = (
-        "The padding contains 99 here. Set it to 0 before you add up; the lengths show where it is."
+        "The padding contains 4 here, and so does the data. Set the padding to 0 before you add up;"
+        " the lengths show where it is."
     )
     nan = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
-    cases = [([3, 1, 2], 0.0, add_up), ([2, 4], 99.0, not_zero), ([1, 3], math.nan, nan)]
+    cases = [([3, 1, 2], 0.0, add_up), ([2, 4], 4.0, not_zero), ([1, 3], math.nan, nan)]
     for lengths, padding, hint in cases:
         real = real_mask(lengths)
         n_rows, n_steps = real.shape
@@ -170,15 +191,15 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         data = first[:, None] + 2 * arange(n_steps)
         real_means = data.where(real, 0).sum(1) / tensor(lengths)
         target = stack([real_means, -real_means], dim=1)
-        filled = data.where(real, padding)
-        x = stack([filled, -filled], dim=2)
-        yours = answer(x, list(lengths))
+        x = stack([data, -data], dim=2).where(real[..., None], padding)
+        yours = answer(x.clone(), list(lengths))
         title = f"x[:, :, 0], lengths {lengths}"
-        batch = Aligned.of(filled, lengths, title=title, batch_first=True)
+        batch = Aligned.of(x[:, :, 0], lengths, title=title, batch_first=True)
         if problem := _shape_problem(yours, target.shape):
             return Verdict(False, problem, [batch])
-        means = Comparison("means of x[:, :, 0]", _short(yours[:, 0]), _short(real_means))
-        if not allclose(yours, target, rtol=0, atol=1e-4):
+        title = "means of two features, row by row"
+        means = Comparison(title, _short(yours.flatten()), _short(target.flatten()))
+        if not _agree(yours, target):
             return _not_yet(f"lengths {lengths}", hint, batch, means)
     right = "This is the mean of the real steps, whatever the padding contains, even NaN."
     return Verdict(True, right, [batch, means])
@@ -191,11 +212,11 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 
     from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
-    full = "Row b has no padding."
+    start = "The data of a row begin at column T − length: 1 in row a, and 0 in row b."
     zero = "Here, the padding is 9, and zeros are data, so use the lengths."
     first = tensor([[0, 3, 1], [5, 9, 2]])
     second = tensor([[9, 9, 9, 7], [9, 0, 4, 0]])
-    for x, lengths, hint in ((first, [2, 3], full), (second, [1, 3], zero)):
+    for x, lengths, hint in ((first, [2, 3], start), (second, [1, 3], zero)):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -218,29 +239,44 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
 
     The function returns the padded sequences, their lengths, and the padded tags.
     """
-    from torch import tensor  # noqa: PLC0415 - torch loads slowly
+    from torch import Tensor, tensor  # noqa: PLC0415 - torch loads slowly
 
-    pairs = [([3, 0, 4], [1, 0, 2]), ([5, 9], [2, 2])]
-    yours = answer([(tensor(sequence), tags) for sequence, tags in pairs])
-    parts = yours if isinstance(yours, tuple) else ()
-    if [getattr(part, "ndim", 0) for part in parts] != [2, 1, 2]:
-        wanted = "the padded sequences, then their lengths, then the padded tags"
-        return Verdict(False, f"Return three tensors: {wanted}.")
-    lengths = [3, 2]
     pad_sequences = "Return them first, padded with 0, and with the batch as the first dimension."
     take_lengths = "Take the lengths before you pad. Here, 0 is also a token, so count no zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
-    targets: list[tuple[str, Sequence[object], str]] = [
-        ("sequences", [[3, 0, 4], [5, 9, 0]], pad_sequences),
-        ("lengths", lengths, take_lengths),
-        ("tags", [[1, 0, 2], [2, 2, -100]], pad_tags),
+    cases = [
+        ([[3, 0, 4], [5, 9]], [[1, 0, 2], [2, 2]]),
+        ([[7], [0, 8, 6, 2]], [[1], [0, 2, 1, 1]]),
     ]
-    for part, (name, target, hint) in zip(parts, targets, strict=True):
-        rows = Comparison(name, part.tolist(), target)
-        if not rows.agree:
-            return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
+    for sequences, tags in cases:
+        lengths = [len(sequence) for sequence in sequences]
+        given_tags = [list(each) for each in tags]
+        yours = answer([*zip(map(tensor, sequences), given_tags, strict=True)])
+        parts = yours if isinstance(yours, (tuple, list)) else ()
+        if [part.ndim for part in parts if isinstance(part, Tensor)] != [2, 1, 2]:
+            wanted = "the padded sequences, then their lengths, then the padded tags"
+            return Verdict(False, f"Return three tensors: {wanted}.")
+        targets: list[tuple[str, Sequence[object], str]] = [
+            ("sequences", _filled(sequences, 0), pad_sequences),
+            ("lengths", lengths, take_lengths),
+            ("tags", _filled(tags, -100), pad_tags),
+        ]
+        for part, (name, target, hint) in zip(parts, targets, strict=True):
+            rows = Comparison(name, part.tolist(), target)
+            is_whole = not part.is_floating_point()
+            if part.tolist() == target:
+                hint = "The numbers are right, but give whole ones, of dtype torch.long."
+            if not (rows.agree and is_whole):
+                return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
+        if given_tags != tags:
+            return Verdict(False, "You have changed the tags that were given. Pad a copy of them.")
     right = "All three tensors are right, and a loss ignores the padding."
     return Verdict(True, right, [show(lengths)])
+
+
+def _filled(rows: Sequence[Lengths], value: int) -> list[list[int]]:
+    width = max(map(len, rows))
+    return [[*row] + [value] * (width - len(row)) for row in rows]
 
 
 # FLOPs and bytes (pages 07 and 09).
@@ -257,6 +293,8 @@ def gru_flops(answer: Callable[[int, int, list[int]], float]) -> Verdict:
     for case in ((3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (16, 4, [3, 5, 2, 4])):
         input_size, hidden_size, lengths = case
         yours = answer(input_size, hidden_size, list(lengths))
+        if np.asarray(yours).size != 1:
+            return Verdict(False, f"Return one number. Yours is {kind_of(yours)}.")
         count = flops(Spec("GRU", input_size, hidden_size), lengths)
         answers.append(yours)
         targets.append(count.packed)
@@ -348,27 +386,29 @@ _TIRING: _Machine = (
     lambda i, seconds: seconds * 1.02 ** min(i, 100),
     "Every call is a little slower than the one before. Take turns, and divide within a turn.",
 )
-_BUSY: _Machine = (
-    "a busy machine",
-    1.5,
-    lambda i, seconds: seconds + 0.02 * (i % 7 == 6),
-    "Now and then a call is interrupted. Such a pause spoils a mean, so take the median of many"
-    " turns.",
-)
+
+
+def _busy(place: int) -> _Machine:
+    """Returns a machine that interrupts every seventh call."""
+    return (
+        "a busy machine",
+        1.5,
+        lambda i, seconds: seconds + 0.02 * (i % 7 == place),
+        "Now and then a call is interrupted. Such a pause spoils a single time and a mean, so take"
+        " the median of many turns.",
+    )
 
 
 @exercise
 def fair_ratio(answer: Callable[..., float]) -> Verdict:
     """Checks a function of `a`, `b` and `clock` that measures how many times as long `b` takes."""
-    names = []
     yours = []
     targets = []
-    for name, target, slow, hint in (_QUIET, _COLD, _TIRING, _BUSY):
+    for name, target, slow, hint in (_QUIET, _COLD, _TIRING, *map(_busy, range(7))):
         ratio = _measured(answer, target, slow)
-        names.append(name)
         yours.append(ratio)
         targets.append(target)
-        title = f"b's time as a multiple of a's, on {', '.join(names)}"
+        title = "b's time as a multiple of a's: quiet, cold, tiring, then seven busy machines"
         rows = Comparison(title, _short(yours), _short(targets))
         if not abs(ratio / target - 1) <= _CLOSE:  # also if the ratio is NaN
             wrong = f"your ratio is {ratio:.3g}, but b takes {target:g} times as long as a"
@@ -423,15 +463,13 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
     hint = (
         "Look at the hatched cells: which cut, moved to the end of another sequence, reduces them?"
     )
-    if stairs.calls == 1:
-        hint = f"That is the padded batch. If you cut it, {best} is possible."
-    elif between:
+    if between:
         hint = (
             f"No sequence ends at step {between[0]}. A cut right after the "
             "end of a sequence leaves out more."
         )
-    elif stairs.calls > best_stairs.calls:
-        hint = f"With fewer rectangles, {best} is possible."
+    elif stairs.calls != best_stairs.calls:
+        hint = f"With {best_stairs.calls} rectangles, {best} is possible."
     return Verdict(False, f"{total} {hint}", [stairs, rows])
 
 
@@ -439,9 +477,10 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
 def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> Verdict:
     """Checks a function that chooses the fastest of the methods that give the right results."""
     quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
-    busy = [*quiet[:4], {"padded": 1.0, "packed": 3.0, "run": 90.0}]
+    slow = {"padded": 1.0, "packed": 3.0, "run": 90.0}
+    busy = [slow, *quiet[:3], slow]
     wrong_results = "The fastest method of all gives wrong results."
-    mean = "The machine was busy in one round, which spoils a mean. Take the median."
+    mean = "The machine was busy in two rounds, which spoils a mean. Take the median."
     cases = [
         (quiet, {"padded", "packed", "run"}, "padded", "All three are exact here."),
         (quiet, {"packed", "run"}, "run", wrong_results),
@@ -455,6 +494,8 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
         targets.append(target)
         rows = Comparison("your choices", chosen, targets)
         if not rows.agree:
+            if chosen[-1] not in rounds[0]:
+                hint = "Return the name of a method, such as 'run'."
             lines = []
             for name in rounds[0]:
                 seconds = ", ".join(f"{times[name]:g}" for times in rounds)
@@ -481,10 +522,12 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
         for count in tokens:
             losses = (1.0 + arange(count)).requires_grad_()
             yours = answer(losses, total, processes)
+            if losses.grad is not None:
+                return Verdict(False, "Only return the loss. The check calls backward() itself.")
             is_number = isinstance(yours, Tensor) and yours.numel() == 1
             if not is_number or not yours.requires_grad:
-                wanted = "Return one number, a tensor made from `losses`"
-                return Verdict(False, f"{wanted}, for backward() to start at.")
+                wanted = "Return a tensor with one number, computed from `losses`"
+                return Verdict(False, f"{wanted}, so that backward() can start from it.")
             (gradient,) = autograd.grad(yours.reshape(()), losses)
             averaged = gradient / processes  # as DDP averages over the processes
             weights += _percents(averaged.tolist())
@@ -517,7 +560,10 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
         "All tokens weigh the same, but too little, because the average "
         "divides by the number of processes again."
     )
-    a_sum = "That is a sum, which grows with the batch. Divide by the tokens of all processes."
+    a_sum = (
+        "Your loss is a sum, which grows with the batch. Divide it by the number of tokens in all "
+        "processes."
+    )
     averaged_twice = 1 / total / processes
     undivided = 1 / processes
     mistakes = {
@@ -553,7 +599,7 @@ def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
     rows = Comparison("wrong graphs that each test exposes", said, layouts)
     for name, names in zip(layouts, exposed, strict=True):
         if name not in names:
-            hint = f"It misses the graph that it is for. {_AS_IN_THE_EXAMPLE[name]}"
+            hint = f"The wrong graph passes it. {_AS_IN_THE_EXAMPLE[name]}"
             return _not_yet(f"the test {name!r}", hint, rows)
         if names != [name]:
             hint = "Another graph fails it, too, so a failure does not tell which one is wrong."
@@ -562,9 +608,9 @@ def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
 
 
 _AS_IN_THE_EXAMPLE = {
-    "lengths": "All of its lengths are T, as in the example.",
-    "T": "It has five steps, as the example has.",
-    "B": "It has four sequences, as the example has.",
+    "lengths": "All lengths of the test are T, as in the example.",
+    "T": "The test has five steps, as the example has.",
+    "B": "The test has four sequences, as the example has.",
 }
 
 

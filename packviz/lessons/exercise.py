@@ -114,8 +114,12 @@ class Comparison(Drawing):
 
 
 def _entry(value: object) -> str:
-    number = getattr(value, "item", None)  # of a tensor or a NumPy number
-    return str(number() if number else value)
+    plain = getattr(value, "tolist", None)  # of a tensor, an array or a NumPy number
+    if plain:
+        value = plain()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
 
 
 def hint_for(answer: object, mistakes: Mapping[str, object], otherwise: str) -> str:

@@ -117,10 +117,11 @@ REVIEWS = [torch.tensor(ids) for ids in ([3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5,
 torch.manual_seed(1)
 EMBEDDING = torch.nn.Embedding(10, 6, padding_idx=0)
 LSTM = torch.nn.LSTM(6, 8, batch_first=True)
+LINEAR = torch.nn.Linear(8, 3)
 
 
 def same_scores(answer):
-    return checks.same_scores(answer, REVIEWS)
+    return checks.same_scores(answer, REVIEWS, EMBEDDING, LSTM, LINEAR)
 
 
 def scores(reviews, pack=True, restore=True):
@@ -131,12 +132,19 @@ def scores(reviews, pack=True, restore=True):
     h_n = LSTM(words)[1][0][0]
     if not restore:
         h_n = h_n[words.sorted_indices]
-    return h_n[:, :3]
+    return LINEAR(h_n)
 
 
-def gathered(reviews):
+def gathered(reviews, behind=1):
     output = LSTM(EMBEDDING(pad_sequence(reviews, batch_first=True)))[0]
-    return output[range(len(reviews)), [len(review) - 1 for review in reviews], :3]
+    return LINEAR(output[range(len(reviews)), [len(review) - behind for review in reviews]])
+
+
+def cell_states(reviews):
+    lengths = [len(review) for review in reviews]
+    words = EMBEDDING(pad_sequence(reviews, batch_first=True))
+    packed = pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
+    return LINEAR(LSTM(packed)[1][1][0])
 
 
 def staircase(cuts):
@@ -181,6 +189,14 @@ def blocks(a, b, clock):
     warm(a, b)
     first = sum(timed(a, clock) for _ in range(20))
     return sum(timed(b, clock) for _ in range(20)) / first
+
+
+def once_warm(a, b, clock):
+    """Times both functions once."""
+    warm(a, b)
+    warm(a, b)
+    seconds = timed(a, clock)
+    return timed(b, clock) / seconds
 
 
 def means(a, b, clock):
@@ -251,10 +267,31 @@ def collated(pairs, batch_first=True, count=len, tag_of_padding=-100):
     return x, lengths, pad_sequence(tags, batch_first=True, padding_value=tag_of_padding)
 
 
+def gone_backward(losses, total, processes):
+    loss = losses.sum() * processes / total
+    loss.backward()
+    return loss
+
+
+def in_place(pairs):
+    """Pads the lists of tags themselves."""
+    for _, tags in pairs:
+        tags += [-100] * (max(len(x) for x, _ in pairs) - len(tags))
+    return collated(pairs)
+
+
+def like_the_first(pairs):
+    """Takes the width from the first pair."""
+    width = len(pairs[0][0])
+    x, lengths, tags = collated(pairs)
+    return x[:, :width], lengths, tags[:, :width]
+
+
 CHECKS = {
     checks.gru_flops: (
         {
             "is 7, not 13440. A cell costs 2 · 3": lambda i, h, n: 7,
+            "Return one number. Yours is a list": lambda i, h, n: n,
             "the padded count": lambda i, h, n: 6 * h * (i + h) * len(n) * max(n),
             "a multiplication and an addition": partial(gru, products=3),
             "a GRU multiplies three times": partial(gru, products=2),
@@ -262,7 +299,7 @@ CHECKS = {
             "the one with the input": lambda i, h, n: 6 * h * i * sum(n),
             "the one with the state": lambda i, h, n: 6 * h * h * sum(n),
         },
-        [gru],
+        [gru, lambda i, h, n: torch.tensor(float(gru(i, h, n)))],
     ),
     checks.half_padding: (
         {
@@ -274,25 +311,34 @@ CHECKS = {
     ),
     same_scores: (
         {
-            "on the company. Shorter reviews have read padding.": partial(scores, pack=False),
+            "gets alone. Shorter reviews have read padding.": partial(scores, pack=False),
             "They are in another order.": partial(scores, restore=False),
-            "All reviews get the same scores.": lambda reviews: torch.ones(len(reviews), 3),
+            "Give `linear` each review's": cell_states,
+            "final hidden state": partial(gathered, behind=2),
+            "h_n[0] of the packed": lambda reviews: torch.ones(len(reviews), 3),
             "Return a tensor of shape (4, 3).": lambda reviews: scores(reviews)[:1],
         },
-        [scores, gathered],
+        [scores, gathered, lambda reviews: scores(reviews).detach().double()],
     ),
     checks.batch_sizes: (
         {
             "lengths [3, 2]. At step t, count": lambda n: n,
             "lengths [2, 2, 2].": lambda n: [3] if n == [2, 2, 2] else right_sizes(n),
             "as many steps as the longest": lambda n: right_sizes(n)[: n[0]],
+            "[True, True, True]": lambda n: torch.arange(max(n)) < torch.tensor(n)[:, None],
         },
-        [right_sizes, lambda n: torch.tensor(right_sizes(n)), lambda n: iter(right_sizes(n))],
+        [
+            right_sizes,
+            lambda n: torch.tensor(right_sizes(n)).float(),
+            lambda n: torch.tensor(right_sizes(n)),
+            lambda n: iter(right_sizes(n)),
+        ],
     ),
     staircase: (
         {
-            "make 202. That is the padded batch. If you cut it, 129": (0, 16),
-            "make 135. With fewer rectangles": (0, 2, 4, 9, 16),
+            "make 202. With 3 rectangles, 129 is possible.": (0, 16),
+            "With 3 rectangles": (0, 9, 16),
+            "make 135. With 3 rectangles": (0, 2, 4, 9, 16),
             "make 135. No sequence ends at step 5": (0, 5, 9, 16),
             "make 135. Look at the hatched": (0, 3, 9, 16),
             "make 247. No sequence ends at step 1": range(17),
@@ -307,6 +353,7 @@ CHECKS = {
             "The reverse direction reads the first": last_steps,
             "Yours is a tensor of shape (4, 3)": lambda output, lengths: output[:, 0].T,
             "Yours is a list": lambda output, lengths: lengths,
+            "right states. Put them in the order": lambda x, n: final_halves(x, n).flip(0),
             "Put the forward half first": lambda x, lengths: final_halves(x, lengths).roll(2, 1),
         },
         [final_halves],
@@ -318,6 +365,7 @@ CHECKS = {
             "The first calls are slow": lambda a, b, clock: timed(b, clock) / timed(a, clock),
             "tiring machine: your ratio is 5.94, but b takes 4": blocks,
             "on a busy machine: ": means,
+            "spoils a single time": once_warm,
             "your ratio is nan": lambda a, b, clock: float("nan"),
             "over 10,000 calls": lambda a, b, clock: [a() for _ in range(10_001)],
             "could not convert string": lambda a, b, clock: "three",
@@ -327,11 +375,16 @@ CHECKS = {
     checks.masked_mean: (
         {
             "Add up the real steps": lambda x, lengths: x.mean(1),
-            "The padding contains 99": real_mean(lambda x, mask: x),
+            "The padding contains 4": real_mean(lambda x, mask: x),
+            "row by row (! marks": real_mean(lambda x, mask: x.where(mask, 0)[:, :, [0, 0]]),
+            "Yours is an ndarray": lambda x, lengths: x.mean(1).numpy(),
             "contains NaN here, and 0 × NaN": real_mean(torch.mul),
             "(3, 2). Yours is a tensor of shape (3, 3).": lambda x, lengths: x.mean(2),
         },
-        [real_mean(lambda x, mask: x.where(mask, 0))],
+        [
+            real_mean(lambda x, mask: x.where(mask, 0)),
+            real_mean(lambda x, mask: x.double().where(mask, 0)),
+        ],
     ),
     checks.repaired_batches: (
         {
@@ -357,13 +410,13 @@ CHECKS = {
     ),
     checks.separate_tests: (
         {
-            "the test 'lengths'. It misses the graph that it i": {**TESTS, "lengths": (5, [5] * 4)},
-            "the test 'T'. It misses the graph that it is": {**TESTS, "T": (5, [5, 4])},
-            "the test 'B'. It misses the graph that it is": {**TESTS, "B": (9, [9] * 4)},
+            "the test 'lengths'. The wrong graph passes it": {**TESTS, "lengths": (5, [5] * 4)},
+            "the test 'T'. The wrong graph passes it": {**TESTS, "T": (5, [5, 4])},
+            "the test 'B'. The wrong graph passes it": {**TESTS, "B": (9, [9] * 4)},
             "the test 'lengths'. Another": {**TESTS, "lengths": (6, [5] * 4)},
             "the test 'T'. Another": {**TESTS, "T": (7, [7, 7, 7, 6])},
             "the test 'B'. Another": {**TESTS, "B": (4, [4] * 3)},
-            "does not fit: lengths[0] is 5 (and 2 more)": {**TESTS, "B": (4, [5] * 3)},
+            "does not fit: lengths[0] is 5 (one of 3": {**TESTS, "B": (4, [5] * 3)},
         },
         [TESTS, {**TESTS, "T": (1, torch.ones(4, dtype=int)), "B": (5, (5,))}],
     ),
@@ -381,10 +434,11 @@ CHECKS = {
         {
             "Each process divides": lambda x, n, w: x.mean(),
             "All tokens weigh the same, but": lambda x, n, w: x.sum() / n,
-            "That is a sum, which": lambda x, n, w: x.sum(),
+            "Your loss is a sum, which": lambda x, n, w: x.sum(),
             "Add up the losses,": lambda x, n, w: x.max(),
             "processes with [5, 1, 2] tokens.": lambda x, n, w: 2 * x.sum() / n,
-            "Return one number, a tensor": lambda x, n, w: x.sum().item() * w / n,
+            "a tensor with one number": lambda x, n, w: x.sum().item() * w / n,
+            "Only return the loss": gone_backward,
         },
         [lambda x, n, w: x.sum() * w / n],
     ),
@@ -409,14 +463,19 @@ CHECKS = {
             "The sequences are not right": partial(collated, batch_first=False),
             "The lengths are not right": partial(collated, count=lambda x: int((x != 0).sum())),
             "The tags are not right": partial(collated, tag_of_padding=0),
+            "tags that were given": in_place,
+            "!": like_the_first,
+            "give whole ones": lambda pairs: [part.double() for part in collated(pairs)],
         },
-        [collated],
+        [collated, lambda pairs: [*collated(pairs)]],
     ),
     checks.fastest_exact: (
         {
             "Exact: packed, padded, run.": lambda rounds, exact: "packed",
             "The fastest method of all": lambda rounds, exact: min(rounds[0], key=rounds[0].get),
             "Take the median": partial(chosen, of=mean),
+            "two rounds": lambda rounds, exact: min(exact, key=rounds[0].__getitem__),
+            "the name of a method": lambda rounds, exact: min(rounds[0].values()),
         },
         [chosen],
     ),
