@@ -251,8 +251,8 @@ class StatesComparison(Drawing, HasNumbers):
         parts = []
         if unclear:
             parts.append(
-                f"Both runs have NaN in the same places of {_merged(unclear, lines)}, which shows"
-                " nothing."
+                f"In {_merged(unclear, lines)}, both runs have NaN in the same places, where they"
+                " cannot be compared."
             )
         if not self.layout.n_padding and not wrong:
             parts.append("There is no padding, so padded and packed results agree.")
@@ -268,7 +268,7 @@ class StatesComparison(Drawing, HasNumbers):
             parts.append(f"This affects {'every sequence' if every else listed(hit, 6)}.")
         poisoned = [line for line in wrong if math.isnan(line.worst)]
         if poisoned:
-            what = "all of these" if poisoned == wrong else _merged(poisoned, lines)
+            what = "every wrong result" if poisoned == wrong else _merged(poisoned, lines)
             parts.append(f"NaN reaches {what}.")
         return " ".join(parts)
 
@@ -294,9 +294,10 @@ class StatesComparison(Drawing, HasNumbers):
         title = f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}"
         rows = [[line.name, line.agreement] for line in self._lines]
         lines = [title, self.verdict, "", *table(rows, "  <  <"), ""]
+        scope = "sequence or, for weights, in their tensor" if self.gradients else "sequence"
         lines.append(
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
-            " their sequence."
+            f" their {scope}."
         )
         lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
         lines += self.notes
@@ -339,7 +340,7 @@ class StatesComparison(Drawing, HasNumbers):
         for loss, gradients in self.gradients.items():
             results = ("gradients", f"gradients_{loss}")
             whole = f"gradients (loss on {loss})"
-            end = f", loss on {loss}"
+            end = f" (loss on {loss})"
             to_x, *to_weights = gradients.values()
             lines.append(_Line(f"gradient to x{end}", to_x, results, mask, whole=whole))
             if self.layout.n_padding:
@@ -369,7 +370,7 @@ class StatesComparison(Drawing, HasNumbers):
         for name, state in self._states.items():
             add(f"{name}, by layer", state, columns, None)
         for loss, gradients in self.gradients.items():
-            add(f"gradient to x, loss on {loss}", gradients["x"], steps, padding)
+            add(f"gradient to x (loss on {loss})", gradients["x"], steps, padding)
         return panels
 
 
@@ -411,16 +412,18 @@ def compare(
 
     Given a whole model instead of an RNN, it runs the model with other values in the padding and,
     if the model takes it, on a batch with more padding, and reports which outputs change. In a
-    correct model, none does. (Token ids keep their padding at first. A model that finds the padding
-    by its id gets the answer that this cannot be judged.) The model takes the batch alone; to pass
-    it the lengths or a mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths,
-    batch_first=True)`, and call `model.eval()` first. An output with a dimension for the batch and
-    one for time, or with both in one, is compared at real cells. One with exactly one dimension of
-    the batch's size is compared by sequence. All others are compared entry by entry.
+    correct model, none does. (A model that depends on the values in the padding, but not on how
+    much there is, gets the answer that this cannot be judged: it is right if the padding always
+    holds the same value.) The model takes the batch alone; to pass it the lengths or a mask, too,
+    write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`. An output with a
+    dimension for the batch and one for time, or with both in one, is compared at real cells. One
+    with exactly one dimension of the batch's size is compared by sequence. All others are compared
+    entry by entry.
 
-    The module runs in eval mode, because dropout would draw different numbers in the two runs. So
-    BatchNorm uses its stored mean and variance. Afterwards, the module's mode and buffers, every
-    `.grad` and torch's random state are as they were before.
+    The module, or each module that a function names, runs in eval mode, because dropout would draw
+    different numbers in the two runs. So BatchNorm uses its stored mean and variance. (On a GPU, an
+    RNN with gradients is in training mode, without its dropout, as cuDNN requires.) Afterwards, the
+    modules' modes and buffers, every `.grad` and torch's random state are as they were before.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
@@ -559,7 +562,7 @@ def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterato
             rnn.dropout = 0.0
             rnn.batch_first = batch_first
             # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
-            rnn.training = gradients
+            rnn.training = gradients and next(rnn.parameters()).is_cuda
             yield
         finally:
             rnn.dropout = dropout

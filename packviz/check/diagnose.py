@@ -124,8 +124,8 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
     fix = "count the steps again; a length is NaN or infinite after a division by 0"
     yield from _entries(batch, ~finite, "not finite", f". {message}", fix)
     message = (
-        "torch silently drops the fraction, so 3.9 becomes 3. A share of T that rounding makes a"
-        " little too small loses a step in this way."
+        "torch silently drops the fraction, so 3.9 becomes 3. A length that is computed as a share"
+        " of T may come out as 5.9999995, and then becomes 5."
     )
     fix = (
         "count as your layer does, such as (n + 1) // 2 for every second step; if you have shares"
@@ -173,7 +173,7 @@ def _counts(batch: Batch) -> Iterator[Finding]:
         fix = "give one length for each sequence, in the order of x"
         yield Finding("error", "wrong count", f"{message}. {effect}", fix=fix)
     fix = (
-        "drop these rows before packing, and put zeros in their place afterwards, or use pv.run,"
+        "drop empty sequences before packing, and put zeros in their place after it, or use pv.run,"
         " which takes empty sequences"
     )
     message = ". torch does not pack empty sequences."
@@ -354,8 +354,8 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
         sequences = count(int(at_the_end.sum()), "sequence")
         why = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
-            f"For {sequences}, last contains {place}, step {batch.steps - 1}, which is padding,"
-            f" because {why}."
+            f"For {sequences}, last contains {place} (step {batch.steps - 1}), which is padding"
+            f" there ({why})."
         )
         yield about(at_the_end, "error", "read at the padding", message, fix)
     earlier = wrong & own.any(1) & ~at_the_end

@@ -314,7 +314,7 @@ def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
         why = f"data; {others} cannot rule this out"
         if marks:
             why = "end marks, because every sequence ends like this"
-        message = f"{finding.message} These steps may also be {why}."
+        message = f"{finding.message} What looks like padding may also be {why}."
         return replace(finding, level="info", message=message)
     return None
 
@@ -336,7 +336,7 @@ def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
         why = "x is the same everywhere, so its padding looks like data"
         return undecided(why, "pass a batch with data in it")
     if full and clue and clue.level == "warning":
-        why = f"every length is T = {batch.steps}, and the same value ends several sequences"
+        why = f"every length is T = {batch.steps}, and several sequences end in the same value"
         return replace(undecided(why, ""), fix=clue.fix)
     square = batch.size == batch.steps > 1
     if clue or batch.steps == 1:
@@ -513,7 +513,7 @@ def _cut(batch: Batch, read: IntArray) -> Finding:
     late = read > batch.n
     lost = count(int((read - batch.n)[late].sum()), "step")
     sequences = count(int(late.sum()), "sequence")
-    message = f"Packing silently leaves out {lost} of data at the ends of {sequences}:"
+    message = f"Packing silently leaves out {lost} of data at the end of {sequences}:"
     message += f" {_first(batch, read)}."
     fix = "give the full lengths; if you cut on purpose, cut x as well"
     return about(late, "warning", AFTER, message, fix)
@@ -526,10 +526,10 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
     over = count(int((n - read).sum()), "step")
     sequences = count(int(wrong.sum()), "sequence")
     message = (
-        f"{over} at the ends of {sequences} may be padding: {_first(batch, read)}. If so, the"
+        f"{over} at the end of {sequences} may be padding: {_first(batch, read)}. If so, the"
         " RNN reads padding, and h_n is the state after it."
     )
-    fix = "none is needed if these are data; otherwise give each sequence's own length"
+    fix = "nothing needs to change if this is data; otherwise give each sequence's own length"
     if (n == batch.steps).all():
         fix += ", not the width of x"
     # A single sequence's padding may repeat its last value.

@@ -301,7 +301,9 @@ def explain(text: str | BaseException) -> Matches:
     if isinstance(text, BaseException):
         text = text_of(text)
     if not isinstance(text, str):
-        raise TypeError(f"text is {kind_of(text)}; give the error text, or some words, as a string")
+        raise TypeError(
+            f"text is {kind_of(text)}; give the error itself, or its text or some words as a string"
+        )
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # without colours
     matches = match(text)
     if matches or IS_ERROR.search(text):

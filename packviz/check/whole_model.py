@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from packviz.core.validation import share
 from packviz.draw.text import table
 from packviz.ops.agreement import parts
 from packviz.ops.masks import Lengths, lengths_tensor, require_width
+from packviz.ops.private import unpacking_wider
 from packviz.ops.tolerance import of_states
 
 Model = Callable[[Tensor], object]
@@ -31,7 +33,7 @@ Reading = Callable[[Tensor], Tensor]
 
 VALUES = "the values in the padding"
 AMOUNT = "how much padding there is"
-WIDER = 3
+WIDER = 8
 """The number of time steps of padding that are added to the batch."""
 
 
@@ -62,9 +64,9 @@ class Output:
             return f"cannot be judged: {self.reason}"
         if not self.differing:
             return "does not depend on the padding"
-        where = f" (in {', '.join(self.sequences)})" if self.sequences else ""
+        where = f" ({', '.join(self.sequences)})" if self.sequences else ""
         share_of = f"{self.differing:,} of {self.compared:,} {self.places}"
-        return f"depends on {self.reason} at {share_of}{where}"
+        return f"depends on {self.reason}: {share_of}{where}"
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def compare_padding(
         clean[~mask] = 0
     poisoned = _poisoned(clean, mask)
     notes = []
-    module = model if isinstance(model, nn.Module) else nn.Module()
+    module = nn.ModuleList(_modules_of(model))
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     if any(isinstance(part, norms) and part.training for part in module.modules()):
         notes.append(
@@ -147,19 +149,35 @@ def compare_padding(
     with evaluating(module):
         runs = [_run(model, batch) for batch in (clean, clean, poisoned)]
         if x.is_cpu:  # on a GPU, an index out of range could not be caught
-            with suppress(Exception):
-                runs.append(_run(model, _wider(clean, mask, shape)))
+            wider = _wider(clean, mask, shape)
+            with suppress(Exception), unpacking_wider(WIDER):
+                runs.append(_run(model, wider))
+            if len(runs) == 3:
+                with suppress(Exception):
+                    runs.append(_run(model, wider))
     if len(runs) == 3:
         notes.append(
             f"Not tested: {AMOUNT}, because the model does not take a wider batch, or the batch is"
             " not on the CPU."
         )
+    is_constant = not (x.is_floating_point() and x[~mask].any())
     outputs = []
     missing = torch.empty(0)
     for name in dict.fromkeys(name for run in runs for name in run):
         values = [run.get(name, missing) for run in runs]
-        outputs.append(_judged(name, values, real, shape, tolerance, not x.is_floating_point()))
+        outputs.append(_judged(name, values, real, shape, tolerance, is_constant))
     return PaddingComparison(layout, tuple(outputs), tuple(notes))
+
+
+def _modules_of(model: Model) -> Iterator[nn.Module]:
+    """Yields the modules that a model consists of, or that a function names or belongs to."""
+    values = [model, getattr(model, "__self__", None)]
+    if inspect.isfunction(model):
+        names = inspect.getclosurevars(model)
+        values += [*names.nonlocals.values(), *names.globals.values()]
+    for value in values:
+        if isinstance(value, nn.Module):
+            yield value
 
 
 @contextmanager
@@ -250,9 +268,12 @@ def _judged(
     real: Tensor,
     shape: Padded,
     tolerance: float | None,
-    are_ids: bool,
+    is_constant: bool,
 ) -> Output:
-    """Compares one tensor of the runs: clean, clean again, poisoned, and perhaps wider."""
+    """Compares one tensor of the runs: clean, clean again, poisoned, and perhaps wider.
+
+    `is_constant` says that the padding of the batch holds ids, or nothing but zeros.
+    """
     clean, again, poisoned, *wider = results
     output = _compared(name, clean, again, real, shape, tolerance)
     if output.differing:
@@ -265,10 +286,10 @@ def _judged(
             continue
         if not output.differing and widened.differing:
             return replace(widened, reason=AMOUNT)
-        if are_ids and output.differing and not widened.differing:
+        if is_constant and output.differing and not widened.differing:
             reason = (
-                f"it depends on {VALUES}, but not on {AMOUNT}; that is right if the model finds the"
-                " padding by its id"
+                f"it depends on {VALUES}, but not on {AMOUNT}; that is right if the padding always"
+                " holds the same value"
             )
             return replace(output, differing=None, sequences=(), reason=reason)
     is_resized = clean.shape != poisoned.shape

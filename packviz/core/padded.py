@@ -105,9 +105,9 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
-            f"{reading(shape, False, name)}, has as many sequences as time steps, so a wrong order"
-            " shows no error. Pass batch_first=False if this order is right, or batch_first=True if"
-            " the batch is the first dimension"
+            f"{reading(shape, False, name)}, has as many sequences as time steps, so no error would"
+            " show that these two are swapped. Pass batch_first=False if time is the first"
+            " dimension, or batch_first=True if the batch is"
         )
     return bool(batch_first)
 

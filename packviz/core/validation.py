@@ -111,7 +111,14 @@ def require_values(name: str, value: object) -> None:
 
 
 def kind_of(value: object) -> str:
-    """Returns the name of a value's type with its article, such as `a list` or `an LSTM`."""
+    """Returns the name of a value's type with its article, such as `a list` or `an LSTM`.
+
+    A class is named itself, and `None` has no article.
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     name = type(value).__name__
     is_acronym = name[:2].isupper() and name[0] in "FHLMNRSX"  # spoken letter by letter
     takes_an = is_acronym or name.startswith("nd") or name[0] in "aeioAEIO"
@@ -134,5 +141,5 @@ def require_none(
     first = positions[0]
     more = ""
     if positions.size > 1:
-        more = f" (and {positions.size - 1} more)"
+        more = f" (one of {positions.size} such entries)"
     raise ValueError(f"{name}[{first}] is {array[first]}{more}: {why}")

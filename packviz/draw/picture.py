@@ -189,7 +189,7 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout,
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
                 f"show() cannot tell whether {what!r} are lengths; give lengths as numbers,"
-                " or words as lists"
+                " or each word as a list of characters"
             )
         sizes = [len(item) for item in what]
         return Layout(sizes), "", lambda: _sequences(what)

@@ -250,7 +250,8 @@ def advise(
     which = "forward and backward" if rnn.training else "forward alone"
     shortest = n.min()
     longest = n.max()
-    sequences = f"{count(n.size, 'sequence')} of {shortest} to {longest} steps"
+    steps = f"{shortest} to {longest}" if shortest < longest else f"{longest}"
+    sequences = f"{count(n.size, 'sequence')} of {steps} steps"
     what = f"{rnn}, {which}; {sequences}, in batches of {batch_size}"
     is_inexact = shortest < longest and PADDED in kept
     inexact = (PADDED,) if is_inexact else ()

@@ -346,7 +346,7 @@ def check_device(device: str | torch.device) -> str:
     gpus = torch.cuda.device_count()
     if (chosen.index or 0) < gpus:
         return str(chosen)
-    reason = f"the last GPU here is cuda:{gpus - 1}: choose a lower number"
+    reason = f"the last GPU here is cuda:{gpus - 1}, so choose a lower number"
     if not gpus:
         checks = "check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that torch was built with CUDA"
         reason = f"torch {torch.__version__} finds no GPU: {checks} (https://pytorch.org)"

@@ -73,15 +73,15 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
     """
     rows = rnn.num_layers * (1 + rnn.bidirectional)
     expected = [(rows, batch, rnn.proj_size or rnn.hidden_size)]
-    names = "h_0 {}"
+    names = "h_0 of shape {}"
     states = [hx]
     if rnn.mode == "LSTM":
         expected.append((rows, batch, rnn.hidden_size))
-        names = "h_0 {} and c_0 {}"
+        names = "a pair, h_0 of shape {} and c_0 of shape {}"
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
     got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
     if got != expected:
-        raise ValueError(f"hx must be {names.format(*expected)}, got {' and '.join(map(str, got))}")
+        raise ValueError(f"hx must be {names.format(*expected)}; got {' and '.join(map(str, got))}")
     for state in states:
         require_device("hx", state, x)
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):

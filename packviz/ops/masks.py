@@ -332,12 +332,13 @@ def _warn_of_targets(ignored: Tensor, mask: Tensor, index: int, is_torchs: bool)
     real = _widened(mask, ignored.ndim).cpu()
     inside = int((ignored & real).sum())
     if inside and not is_torchs:
-        warn(f"{inside} real cells have the target {index}; they do not count in the loss")
+        warn(f"the loss does not count real cells whose target is {index} ({inside} here)")
     padding = ~real
     beyond = int((padding & ~ignored).sum())
     if beyond and index < 0 and (padding & ignored).any():
         warn(
-            f"beyond the lengths, some targets are {index}, and {beyond} are not: check the lengths"
+            f"beyond the lengths, some targets are {index} and some are not ({beyond}): check the"
+            " lengths"
         )
 
 
@@ -569,7 +570,7 @@ def require_width(lengths: Any, steps: int) -> None:
     if is_mask(lengths) and lengths.shape[1] != steps:
         raise ValueError(
             f"the mask has shape {tuple(lengths.shape)}, but the batch has T = {steps}; a mask is"
-            " always (B, T)"
+            " always (B, T), and lengths are (B,)"
         )
 
 

@@ -9,8 +9,10 @@ raises an error, but no result is wrong.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -250,3 +252,23 @@ def memory_changes(call: Callable[[], object]) -> list[int] | None:
     finally:
         events = [event for thread in stop() for event in thread]
     return [event.cpu_memory_usage() for event in events if event.kind() == "memory_alloc"]
+
+
+# The operator of `pad_packed_sequence`.
+
+
+@contextmanager
+def unpacking_wider(steps: int) -> Iterator[None]:
+    """Adds time steps of padding to what `pad_packed_sequence` returns without `total_length`."""
+    unpack = torch._VF._pad_packed_sequence
+
+    def wider(
+        data: Tensor, batch_sizes: Tensor, batch_first: bool, padding: float, width: int
+    ) -> tuple[Tensor, Tensor]:
+        if width == len(batch_sizes):
+            width += steps
+        result: tuple[Tensor, Tensor] = unpack(data, batch_sizes, batch_first, padding, width)
+        return result
+
+    with patch.object(torch._VF, "_pad_packed_sequence", wider):
+        yield

@@ -46,7 +46,7 @@ class WithLengths(nn.RNNBase):
         kind = type(rnn)
         if "forward" in vars(rnn) or kind.forward is not cls._torch.forward:
             raise TypeError(
-                f"rnn is {kind_of(rnn)} with its own forward, which may take no lengths: call"
+                f"rnn is {kind_of(rnn)} with its own forward, which may not take lengths: call"
                 " pv.run(rnn, x, lengths)"
             )
         if kind is cls._torch:
@@ -190,10 +190,11 @@ class LSTM(WithLengths):
     In Python, it runs like `pv.run`, with the method `rnn.method`. It also works under
     `torch.compile(fullgraph=True)`, in `torch.export` with `T` and `B` dynamic, in
     `torch.jit.trace`, and in both ONNX exporters. The new one also keeps `T` and `B` dynamic; it
-    needs torch 2.8 (as does a compiled training step), does not support projections, and its
-    runtime may refuse empty sequences. Values on an accelerator and values in a compiled program
-    are not checked before the RNN runs. A compiled program cannot be differentiated twice. Before
-    you load an exported program, import `packviz.ops.rnn`, which defines its operator.
+    needs torch 2.8 (as does a compiled training step), and does not support projections. A trace
+    refuses empty sequences, and ONNX Runtime may do so. Values on an accelerator and values in a
+    compiled program are not checked before the RNN runs. A compiled program cannot be
+    differentiated twice. Before you load an exported program, import `packviz.ops.rnn`, which
+    defines its operator.
 
     `isinstance(rnn, nn.LSTM)` is False, because `torch.compile` breaks the graph at every instance
     of `nn.LSTM`. So code that looks for `nn.LSTM` overlooks it: initialisation by type, FLOP

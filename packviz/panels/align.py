@@ -91,8 +91,8 @@ class AlignPanel(Panel):
         pictures = [given, right, guessing]
         summary = "Here the guess happens to be right in every cell."
         if self.wrong_cells:
-            wrong = count(self.wrong_cells, "cell")
-            summary = f"Guessing from zeros gets {wrong} of {layout.n_cells} wrong."
+            share = f"{self.wrong_cells:,} of {count(layout.n_cells, 'cell')}"
+            summary = f"Guessing from zeros gets {share} wrong."
         texts = [summary, *(picture.to_text() for picture in pictures)]
         return View(lambda theme: beside(pictures, theme), summary, lambda: "\n\n".join(texts))
 

@@ -112,7 +112,8 @@ def test_end_marks_may_be_all_there_is_of_a_sequence(lengths, marks, extra, kind
         len(said) == 1 or min(lengths) <= marks
     )  # with zeros alone in a sequence, they may be common
     assert all(
-        "These steps may also be end marks, because every sequence ends like this." in one
+        "What looks like padding may also be end marks, because every sequence ends like this."
+        in one
         for one in said
     )
 

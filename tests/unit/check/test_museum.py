@@ -332,7 +332,8 @@ def test_an_explanation_says_why_and_what_to_do():
         raise RuntimeError(said.partition(": ")[2])
     assert pv.explain(raised.value) == found
     with pytest.raises(
-        TypeError, match="text is a NoneType; give the error text, or some words, as a string"
+        TypeError,
+        match="text is None; give the error itself, or its text or some words as a string",
     ):
         pv.explain(None)
 

@@ -559,7 +559,12 @@ def test_it_leaves_everything_as_it_was(capfd):
 @pytest.mark.parametrize(
     ("module", "inputs", "error", "message"),
     [
-        (models.Sorted, (LENGTHS,), TypeError, "model is a type; give an instance of nn.Module"),
+        (
+            models.Sorted,
+            (LENGTHS,),
+            TypeError,
+            "model is the class Sorted; give an instance of nn.Module",
+        ),
         (models.Sorted(), LENGTHS, TypeError, "inputs is a Tensor; give a tuple"),
         (models.Sorted(), (LENGTHS,), TypeError, "missing 1 required positional argument"),
         (

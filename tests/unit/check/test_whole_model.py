@@ -115,8 +115,9 @@ def test_a_state_is_refused():
 
 
 def test_zeros_everywhere_hide_nothing():
-    last = pv.compare(lambda x: x.sum(1), torch.zeros(2, 5, 3), [5, 2], batch_first=True)
-    assert last.agrees is False
+    for value, verdict in ((0.0, None), (1.0, False)):  # a sum is right if the padding is zero
+        x = torch.full((2, 5, 3), value)
+        assert pv.compare(lambda x: x.sum(1), x, [5, 2], batch_first=True).agrees is verdict
     ids = torch.zeros(2, 5, dtype=torch.long)
     assert pv.compare(lambda x: x.float(), ids, [5, 5], batch_first=True).agrees is None
     with pytest.raises(ValueError, match="contain only the id 0"):
@@ -198,7 +199,7 @@ def test_a_model_that_finds_the_padding_by_its_id_is_not_called_wrong():
 
         comparison = pv.compare(count_lengths, ids, lengths, batch_first=True)
         assert comparison.agrees is None
-        assert "right if the model finds the padding by its id" in comparison.to_text()
+        assert "right if the padding always holds the same value" in comparison.to_text()
         reading = pv.compare(lambda ids: gru(embedding(ids))[1][-1], ids, lengths, batch_first=True)
         assert reading.agrees is False
 
@@ -212,7 +213,7 @@ def test_more_padding_counts():
 
     comparison = pv.compare(zeroed, x, lengths, batch_first=True)
     assert comparison.agrees is False
-    assert "how much padding there is at 5 of 5 sequences" in comparison.to_text()
+    assert "how much padding there is: 5 of 5 sequences (a, b, c, d, e)" in comparison.to_text()
     fixed = pv.compare(lambda x: gru(x * mask[..., None])[1], x, lengths, batch_first=True)
     assert "Not tested: how much padding there is" in fixed.to_text()
 
@@ -243,8 +244,76 @@ READING = {
 
 @pytest.mark.parametrize("model", READING.values(), ids=READING)
 def test_what_reads_the_padding_in_odd_ways_is_found(model):
-    x, lengths, _ = ragged_batch()
+    _, lengths, _ = ragged_batch()
+    x = torch.randn(5, 8, 4)
     assert pv.compare(model, x, lengths, batch_first=True).agrees is False
+
+
+POOLINGS = {
+    "mean": lambda output: output.mean(1),
+    "largest": lambda output: output.amax(1),
+    "last": lambda output: output[:, -1],
+    "attention": lambda output: (output.sum(2, keepdim=True).softmax(1) * output).sum(1),
+}
+
+
+@pytest.mark.parametrize("pooling", POOLINGS.values(), ids=POOLINGS)
+@pytest.mark.parametrize("width", [None, 8])
+def test_padding_that_the_model_adds_itself_counts(pooling, width):
+    """The lengths stay the same, so only `pad_packed_sequence` can make the output wider."""
+    x, lengths, mask = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True, bidirectional=True)
+
+    def unpacked(x):
+        packed = pack_padded_sequence(x, lengths, batch_first=True)
+        return pad_packed_sequence(gru(packed)[0], batch_first=True, total_length=width)[0]
+
+    def real_mean(x):
+        output = unpacked(x)
+        return output.sum(1) / lengths[:, None]
+
+    assert pv.compare(real_mean, x, lengths, batch_first=True).agrees
+    comparison = pv.compare(lambda x: pooling(unpacked(x)), x, lengths, batch_first=True)
+    assert comparison.agrees is False
+    fixed = pv.compare(lambda x: unpacked(x)[mask], x, lengths, batch_first=True)
+    assert fixed.agrees  # this mask fits no wider output
+
+
+def test_a_model_that_finds_the_padding_by_its_zeros_is_not_called_wrong():
+    x, lengths, mask = ragged_batch()
+    weight = nn.Linear(4, 1)
+
+    def attend(x):
+        scores = weight(x).masked_fill(~x.any(2, keepdim=True), -1e9)
+        return (scores.softmax(1) * x).sum(1)
+
+    comparison = pv.compare(attend, x, lengths, batch_first=True)
+    assert comparison.agrees is None
+    assert "not on how much padding there is" in comparison.to_text()
+    noisy = torch.where(mask[..., None], x, torch.randn_like(x))
+    assert pv.compare(attend, noisy, lengths, batch_first=True).agrees is False
+
+
+class Method(nn.Module):
+    """A module that is called by one of its methods."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def encode(self, x):
+        return self.norm(x)
+
+
+def test_modules_that_a_function_names_are_set_to_eval_mode():
+    x, lengths, _ = ragged_batch()
+    norm = nn.BatchNorm1d(8)
+    method = Method()
+    for function, module in ((lambda x: norm(x), norm), (method.encode, method.norm)):
+        comparison = pv.compare(function, x, lengths, batch_first=True)
+        assert not module.running_mean.any()
+        assert module.training
+        assert "In training, BatchNorm takes" in comparison.to_text()
 
 
 def test_attention_weights_and_as_many_features_as_steps_are_no_obstacle():

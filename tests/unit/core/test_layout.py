@@ -204,7 +204,7 @@ NAN, INF = float("nan"), float("inf")
     ("lengths", "message"),
     [
         ([3, -2], "lengths[1] is -2: a sequence has at least 0 time steps"),
-        ([3, -1, -1, -1], "lengths[1] is -1 (and 2 more): a sequence has"),
+        ([3, -1, -1, -1], "lengths[1] is -1 (one of 3 such entries): a sequence has"),
         ([3, 2.5], "lengths[1] is 2.5: not a whole number; torch would silently drop the fraction"),
         ([3, NAN], "lengths[1] is nan: not a whole number"),
         ([INF, 3], "lengths[0] is inf: not a whole number"),
@@ -242,7 +242,7 @@ def test_wrong_lengths_are_refused(lengths, message):
     ("max_len", "message"),
     [
         (2, "lengths[0] is 3: longer than max_len=2; shorten it, or raise max_len"),
-        (0, "lengths[0] is 3 (and 1 more): longer than max_len=0"),
+        (0, "lengths[0] is 3 (one of 2 such entries): longer than max_len=0"),
         (4.0, "max_len is 4.0; give a whole number of at least 0"),
         (True, "max_len is True; give"),
         ("4", "max_len is '4'; give"),

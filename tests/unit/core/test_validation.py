@@ -10,13 +10,24 @@ KINDS = [
     "an ndarray",
     "an int",
     "a list",
-    "a NoneType",
+    "None",
+    "the class int",
     "an LSTM",
     "an RNN",
     "a GRU",
     "an Embedding",
 ]
-VALUES = [np.zeros(1), 3, [], None, nn.LSTM(1, 1), nn.RNN(1, 1), nn.GRU(1, 1), nn.Embedding(1, 1)]
+VALUES = [
+    np.zeros(1),
+    3,
+    [],
+    None,
+    int,
+    nn.LSTM(1, 1),
+    nn.RNN(1, 1),
+    nn.GRU(1, 1),
+    nn.Embedding(1, 1),
+]
 
 
 def test_the_article_of_a_type():

@@ -176,16 +176,15 @@ def test_what_does_not_fit_is_refused(call, said):
 
 @pytest.mark.parametrize("thing", [None, "abc", {"a": 3}])
 def test_what_cannot_be_drawn_is_refused(thing):
-    with pytest.raises(
-        TypeError,
-        match=f"show\\(\\) cannot draw a {type(thing).__name__}: give lengths, a padded x",
-    ):
+    with pytest.raises(TypeError, match=r"cannot draw (None|a str|a dict): give lengths, a padded"):
         show(thing)
 
 
 @pytest.mark.parametrize("words", [["5", "3", "2"], ["5"], ("5", " 3 ")])
 def test_numbers_as_text_are_neither_lengths_nor_sequences(words):
-    with pytest.raises(TypeError, match="are lengths; give lengths as numbers, or words as lists"):
+    with pytest.raises(
+        TypeError, match="are lengths; give lengths as numbers, or each word as a list"
+    ):
         show(words)
     assert show([list(word) for word in words]).layout == pv.Layout([len(word) for word in words])
     assert show([*words, "abc"]).layout.batch_size == len(words) + 1

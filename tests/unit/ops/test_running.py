@@ -608,10 +608,14 @@ REFUSED = [
     ((LSTM, X, [6, 2.5]), ValueError, "lengths[1] is 2.5: not a whole number"),
     ((LSTM, X[..., :2], [6, 2]), ValueError, "has I = 2, but rnn.input_size is 3"),
     ((LSTM, X.double(), [6, 2]), ValueError, torchs_error(lambda: LSTM(X.double()))),
-    ((LSTM, X, [6, 2], X[:1]), ValueError, "hx must be h_0 (1, 2, 4) and c_0"),
+    ((LSTM, X, [6, 2], X[:1]), ValueError, "hx must be a pair, h_0 of shape (1, 2, 4)"),
     ((LSTM, X, [6, 2], TWO), ValueError, "got (1, 3, 4) and (1, 3, 4)"),
-    ((nn.GRU(3, 4), X, [6, 2], torch.zeros(1, 2, 5)), ValueError, "hx must be h_0 (1, 2, 4), got"),
-    ((nn.GRU(3, 4), X, [6, 2], (X, X)), ValueError, "hx must be h_0 (1, 2, 4), got"),
+    (
+        (nn.GRU(3, 4), X, [6, 2], torch.zeros(1, 2, 5)),
+        ValueError,
+        "hx must be h_0 of shape (1, 2, 4); got",
+    ),
+    ((nn.GRU(3, 4), X, [6, 2], (X, X)), ValueError, "hx must be h_0 of shape (1, 2, 4); got"),
     (
         (LSTM, X, [6, 6], (STATE, STATE.to("meta"))),
         ValueError,

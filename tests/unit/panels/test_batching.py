@@ -34,7 +34,9 @@ def shows(
     for rank in range(processes) if processes > 1 else ():
         own = tokens[:, rank].sum()
         waits = tokens.max(axis=1).sum() - own
-        assert f"rank {rank} has {own:,} tokens and waits for {waits:,}" in panel.to_text()
+        assert (
+            f"rank {rank} has {own:,} tokens and waits for the time of {waits:,}" in panel.to_text()
+        )
     assert visible(panel.strategy) == ("rank 0" in panel.picture.value) == (processes > 1)
 
 
