@@ -119,7 +119,7 @@ class BatchingPanel(Panel):
             has = int(own[i])
             waits = int(idle[i])
             shares[f"rank {i}"] = (has, waits)
-            lines.append(f"rank {i} has {has:,} tokens and waits for the time of {waits:,}")
+            lines.append(f"rank {i} has {has:,} tokens, and waits as long as {waits:,} take")
         waiting = f"{100 * buckets.idle(tokens):.3g} % of the time"
         waiting += ", if time is proportional to tokens"
         if processes > 1:

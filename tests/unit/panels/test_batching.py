@@ -35,7 +35,8 @@ def shows(
         own = tokens[:, rank].sum()
         waits = tokens.max(axis=1).sum() - own
         assert (
-            f"rank {rank} has {own:,} tokens and waits for the time of {waits:,}" in panel.to_text()
+            f"rank {rank} has {own:,} tokens, and waits as long as {waits:,} take"
+            in panel.to_text()
         )
     assert visible(panel.strategy) == ("rank 0" in panel.picture.value) == (processes > 1)
 
