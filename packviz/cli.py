@@ -7,13 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from packviz.core import lengths
 from packviz.core.system import own_version
 from packviz.core.util import require_suffix
 from packviz.draw.picture import show
-from packviz.studies.command import add_bench, add_study
+from packviz.studies.command import add_bench, add_study, save
 
 STOPPED = 130
 """The exit status after Ctrl-C, as in a shell."""
@@ -92,9 +91,4 @@ def _show(options: argparse.Namespace) -> None:
         print(picture)
         return
     require_suffix("--out", options.out, (".svg", ".png", ".html", ".txt"))
-    try:
-        picture.save(options.out)
-    except OSError as error:
-        folder = Path(options.out).parent
-        reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
-        raise ValueError(f"cannot write {options.out}: {reason}") from None
+    save(picture, options.out)

@@ -60,7 +60,7 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
                 )
             return values
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
-        return parse(text, column, is_table=name.endswith(".csv"))
+        return parse(text, column, is_table=name.lower().endswith((".csv", ".tsv")))
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -128,7 +128,7 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
             advice = "give a list, as in [5, 3, 2], or numbers without brackets"
             raise ValueError(f"not valid JSON ({error}); {advice}") from None
         return value if isinstance(value, dict) else {"": value}
-    lines = text.splitlines()
+    lines = re.split(r"\r\n?|\n", text)  # str.splitlines would split within fields, too
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
     is_line = len(lines) == 1 and not is_table
     if is_line or _number(entries[0]) is not None:
@@ -139,7 +139,8 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
     try:
         names, *rows = filter(None, csv.reader(lines, delimiter=delimiter))
     except csv.Error as error:
-        raise ValueError(f"not a valid table ({error}); close every quotation mark") from None
+        advice = "close every quotation mark, or give only the column with the lengths"
+        raise ValueError(f"not a valid table ({error}); {advice}") from None
     for i, row in enumerate(rows):
         if len(row) != len(names):
             counts = f"columns: {len(names)}, values: {len(row)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain, permutations
+from itertools import chain, pairwise, permutations
 from math import ceil
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PAD
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import one_of
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import TALL, Cell, Grid, joined, one_in, stride
+from packviz.draw.grid import TALL, Cell, Grid, one_in, stride
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
 from packviz.draw.text import FEW, count, percent, table
@@ -264,9 +264,13 @@ class Scores(Drawing):
         fills = {"#": REAL, "x": colours.wrong, "·": HATCHED}
         lines = []
         for kinds in self._kinds(row, queries):
-            cells = [Cell(fills[kind]) for kind in kinds if kind in fills]
+            edges = np.arange(1, steps)
             if each < _THIN:
-                cells = joined(cells)
+                edges = 1 + np.flatnonzero(kinds[1:] != kinds[:-1])
+            cells = []
+            for first, end in pairwise([0, *edges.tolist(), steps]):
+                if kinds[first] in fills:
+                    cells.append(Cell(fills[kinds[first]], span=end - first))
             lines.append(cells)
         grid.draw(lines)
         start = 0.0

@@ -52,6 +52,8 @@ def padding_waste(
     lines = []
     for name, given in groups.items():
         layouts = list(given)
+        if not all(isinstance(layout, Layout) for layout in layouts):
+            raise TypeError(f"the batches of {name!r} must be layouts, as in [Layout([5, 3, 2])]")
         real = sum(layout.n_real for layout in layouts)
         padding = sum(layout.n_padding for layout in layouts)
         cells[name] = real, padding

@@ -14,7 +14,7 @@ import gc
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 
 import torch
@@ -94,13 +94,13 @@ def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:
     torch.manual_seed(0)
     gc.disable()  # collecting garbage would be timed
     call: Sampler | None = None
-    while True:
-        try:
+    answer: Sample | str
+    with suppress(EOFError, OSError):  # the parent has closed the connection, or has ended
+        while True:
             connection.recv()
-        except EOFError:
-            return
-        try:
-            call = call or make()[name]
-            connection.send(call())
-        except Exception as error:  # the parent decides what follows from it
-            connection.send(f"{type(error).__name__}: {error}")
+            try:
+                call = call or make()[name]
+                answer = call()
+            except Exception as error:  # the parent decides what follows from it
+                answer = f"{type(error).__name__}: {error}"
+            connection.send(answer)

@@ -35,6 +35,7 @@ from packviz.core.layout import (
 from packviz.core.padded import Padded, is_constant, is_on_side, order
 from packviz.core.util import warn
 from packviz.core.validation import kind_of, one_of, require_none, require_plain
+from packviz.ops.private import is_transformed
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -184,7 +185,7 @@ def masked_loss(
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
     cells: Any = loss
     weights = None
-    if isinstance(loss, (Tensor, Module)) or not callable(loss):
+    if isinstance(loss, (Tensor, Module, type)) or not callable(loss):
         require_plain("loss", loss)
         _check_loss(loss, arguments, options)
         n, read = _fitted(lengths, cells, "loss", batch_first)
@@ -257,8 +258,10 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
         raise TypeError(
             f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}"
         )
-    require_plain("predictions", tensors[0])
-    require_plain("targets", tensors[1])
+    for name, value in zip(("predictions", "targets"), tensors, strict=False):
+        require_plain(name, value)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {kind_of(value)}")
     shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
     leading = {shape[:2] for shape in shapes}
     if len(leading) > 1 or len(shapes[0]) < 2:
@@ -316,12 +319,13 @@ def _loss_of_cells(
         return loss, None
     is_torchs = function in (cross_entropy, nll_loss)
     ignore_index = options.get("ignore_index", -100)
-    _warn_of_targets(tensors[1] == ignore_index, mask, ignore_index, is_torchs)
-    ignored = targets == ignore_index
-    weights = torch.ones_like(targets, dtype=loss.dtype)
+    # In uint8, -100 would be class 156, and an index of uint8 would be a mask.
+    _warn_of_targets(tensors[1].long() == ignore_index, mask, ignore_index, is_torchs)
+    classes = targets.long()
+    ignored = classes == ignore_index
+    weights = torch.ones_like(loss)
     if is_torchs and weight is not None:
-        classes = targets.masked_fill(ignored, 0)
-        weights = weight[classes]
+        weights = weight[classes.masked_fill(ignored, 0)]
     return loss.masked_fill(ignored, 0), weights.masked_fill(ignored, 0)
 
 
@@ -614,7 +618,7 @@ def _booleans(mask: object) -> Tensor:
         ValueError: `mask` contains floats, or numbers other than 0 and 1.
     """
     require_plain("mask", mask)
-    values = mask if isinstance(mask, Tensor) else torch.as_tensor(np.asarray(mask), device="cpu")
+    values = mask if isinstance(mask, Tensor) else torch.tensor(np.asarray(mask), device="cpu")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
             f"a mask of {values.dtype} is ambiguous; give booleans, as in mask == 1, or the"
@@ -677,9 +681,10 @@ def is_tracing() -> bool:
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether values can be read: they are on the CPU, and not compiled or traced."""
+    """Returns whether values can be read: on the CPU, and not compiled, traced or transformed."""
     is_recorded = torch.compiler.is_compiling() or is_tracing()
-    return n.device.type == "cpu" and type(n) is Tensor and not is_recorded
+    is_plain = n.device.type == "cpu" and type(n) is Tensor and not is_recorded
+    return is_plain and not is_transformed(n)
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:

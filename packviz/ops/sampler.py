@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch import distributed
-from torch.utils.data import Sampler
+from torch.utils.data import Dataset, Sampler
 
 from packviz.core.batches import BUCKETED, WINDOW, batches, split
 from packviz.core.layout import Layout
-from packviz.core.validation import at_least
+from packviz.core.validation import at_least, kind_of
 
 
 class BucketSampler(Sampler[list[int]]):
@@ -73,6 +73,10 @@ class BucketSampler(Sampler[list[int]]):
                 whole number of at least 1; `seed` or `rank` is negative; `rank` is not below
                 `num_replicas`; or only one of these two is passed.
         """
+        if isinstance(lengths, Dataset):
+            raise TypeError(
+                f"lengths is {kind_of(lengths)}; give the number of time steps of each of its items"
+            )
         self.lengths = Layout(lengths).lengths
         self.batch_size = at_least("batch_size", batch_size)
         self.window = at_least("window", window)
@@ -92,29 +96,47 @@ class BucketSampler(Sampler[list[int]]):
             raise ValueError(
                 f"rank is {rank}, but num_replicas is {self.num_replicas}; give a lower rank"
             )
-        self.set_epoch(0)
+        self.load_state_dict({"epoch": 0})
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next pass, and thus its order.
 
+        The epoch that is set already keeps its place, so that a pass can be resumed.
+
         Raises:
             ValueError: `epoch` is not a whole number of at least 0.
         """
-        self.load_state_dict({"epoch": epoch, "yielded": 0})
+        if epoch != self.epoch:
+            self.load_state_dict({"epoch": epoch})
 
     def state_dict(self) -> dict[str, int]:
-        """Returns the epoch of the pass in progress, and how many of its batches were yielded."""
-        return dict(self._state)
+        """Returns the epoch of the pass in progress, and how many of its batches were yielded.
+
+        The batches depend on the other entries, which are arguments of the sampler.
+        """
+        return {**self._state, **self._settings()}
+
+    def _settings(self) -> dict[str, int]:
+        names = ("batch_size", "window", "seed", "num_replicas")
+        return {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next pass continue after the last batch that was yielded.
 
         Raises:
-            ValueError: a number in `state` is negative or not whole.
+            ValueError: a number in `state` is negative or not whole, or the state is that of a
+                sampler with other arguments, so that its batches are not those of this sampler.
         """
+        for name, value in self._settings().items():
+            before = state.get(name, value)
+            if before != value:
+                raise ValueError(
+                    f"{name} was {before} when the state was saved, and is {value} here; give the"
+                    " sampler the same, or begin an epoch with set_epoch"
+                )
         self.epoch = at_least("epoch", state["epoch"], 0)
-        self._start = at_least("yielded", state["yielded"], 0)
-        self._state = dict(state)
+        self._start = at_least("yielded", state.get("yielded", 0), 0)
+        self._state = {"epoch": self.epoch, "yielded": self._start}
 
     def __len__(self) -> int:
         together = self.batch_size * self.num_replicas

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from packviz.core.util import require_suffix
 from packviz.core.validation import one_of
+from packviz.draw.drawing import Drawing
+from packviz.draw.picture import show
 from packviz.draw.text import table
 from packviz.measure.study import Study
 
@@ -72,17 +76,17 @@ def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
     budget = "approximate time for each point"
     effort.add_argument("--budget", type=_positive(float), metavar="SECONDS", help=budget)
     wait = "longest wait before each point until other programs are idle (default: 0)"
-    add("--wait", type=_positive(float), default=0, metavar="SECONDS", help=wait)
+    add("--wait", type=_positive(float, zero=True), default=0, metavar="SECONDS", help=wait)
     add("--quick", action="store_true", help="measure a few small points")
     add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
 
 
-def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Returns an argparse type that converts text with `kind` to a finite number above 0."""
+def _positive(kind: Callable[[str], float], zero: bool = False) -> Callable[[str], float]:
+    """Returns an argparse type that converts text to a finite number above 0, or of at least 0."""
 
     def number(text: str) -> float:
         value = kind(text)
-        if not 0 < value < float("inf"):
+        if not 0 <= value < float("inf") or not (value or zero):
             raise ValueError
         return value
 
@@ -94,6 +98,8 @@ def _study(name: str, options: argparse.Namespace) -> None:
     study = study_of(name)
     points = study.quick if options.quick else study.full
     if options.points:
+        if not study.others:
+            raise ValueError(f"--points is {options.points!r}, but {name} has one set of points")
         points = study.others[one_of("--points", options.points, study.others)]
     print(_record(study, points, options))
 
@@ -107,6 +113,8 @@ def _bench(options: argparse.Namespace) -> None:
     if options.plot:
         require_suffix("--plot", options.plot, (".svg", ".png"))
         _require_folder(options.plot)
+        with TemporaryDirectory() as folder:
+            save(show([1]), Path(folder) / Path(options.plot).name)  # a PNG needs more packages
     if options.quick:
         points = forum.grid(options.setup, forum.QUICK_STEPS, forum.QUICK_BATCH)
     else:
@@ -115,7 +123,21 @@ def _bench(options: argparse.Namespace) -> None:
     print(results)
     if options.plot:
         measured = [setup for setup in options.setup if forum.steps(results, setup)]
-        forum.chart({"": results}, "ratio", measured, methods).save(options.plot)
+        save(forum.chart({"": results}, "ratio", measured, methods), options.plot)
+
+
+def save(picture: Drawing, path: str | Path) -> None:
+    """Writes a picture to a file.
+
+    Raises:
+        ValueError: the file cannot be written, or its suffix is unknown.
+    """
+    try:
+        picture.save(path)
+    except OSError as error:
+        folder = Path(path).parent
+        reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"cannot write {path}: {reason}") from None
 
 
 def _require_folder(path: str) -> None:
@@ -147,6 +169,8 @@ def _record(
         _require_folder(options.out)
     from packviz.measure.children import ChildError  # noqa: PLC0415
 
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # torch is imported now
     try:
         where = {name: getattr(options, name) for name in ("device", "threads", "wait")}
         return study.record(options.out, points, **where, **parameters)
