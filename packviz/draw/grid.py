@@ -262,18 +262,13 @@ class CellTable:
         grid.draw(self.cells)
         if self.size < 12:
             grid.outline(thick=1)
-        self._draw_frames(grid, sheet.colours.ground, 6)
-        self._draw_frames(grid, sheet.colours.wrong, 3)  # visible on any fill
-        self._draw_numbers(grid)
-        return sheet
-
-    def _draw_frames(self, grid: Grid, stroke: str, thick: float) -> None:
-        grid.sheet.layer()
+        sheet.layer()
         for r, cells in enumerate(self.cells):
             for c, cell in enumerate(cells):
                 if cell.framed:
-                    place = (grid.x(c), grid.y(r), grid.wide, grid.tall)
-                    grid.sheet.box(*place, stroke=stroke, thick=thick)
+                    sheet.frame(grid.x(c), grid.y(r), wide, self.tall)
+        self._draw_numbers(grid)
+        return sheet
 
     def _draw_numbers(self, grid: Grid) -> None:
         sheet = grid.sheet

@@ -134,6 +134,11 @@ class Sheet:
             self._hatched[look].append((x, y, width, height))
         self.reach(x + width, y + height)
 
+    def frame(self, x: float, y: float, width: float, height: float) -> None:
+        """Draws a frame around a wrong cell, visible on any fill, with space around the frame."""
+        self.box(x, y, width, height, stroke=self.colours.ground, thick=6)
+        self.box(x, y, width, height, stroke=self.colours.wrong, thick=3)
+
     def cell(
         self,
         x: float,
