@@ -15,7 +15,7 @@ from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import roomy
+from packviz.draw.grid import ROUND, roomy, round_up
 from packviz.draw.palette import METHODS, REAL
 from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, width_of
 from packviz.draw.text import short
@@ -46,8 +46,6 @@ point."""
 
 SYMBOLS = tuple(MARKERS)
 
-# The round numbers: 1, 2 and 5 times powers of ten.
-_ROUND = [float(f"{digit}e{power}") for power in range(-15, 25) for digit in (1, 2, 5)]
 _BESIDE = 20.0  # px: if curves end this close to each other, their names are written in one column
 _LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # on a logarithmic axis
@@ -183,7 +181,7 @@ class Axes:
 def ticks(low: float, high: float) -> list[float]:
     """Returns two or more evenly spaced round numbers, from at most `low` to at least `high`."""
     span = max(high - low, 1e-3)
-    step = _ROUND[bisect_left(_ROUND, span / 4)]
+    step = round_up(span / 4)
     first = math.floor(low / step)
     last = max(math.ceil(high / step), first + 1)
     return [round(i * step, 10) for i in range(first, last + 1)]
@@ -195,14 +193,14 @@ def log_ticks(low: float, high: float) -> list[float]:
     In a wide range, all of them except the two ends are powers of ten, and none is so near an end
     that the two labels would touch.
     """
-    first = bisect_right(_ROUND, low * (1 + 1e-9)) - 1
-    last = max(bisect_left(_ROUND, high * (1 - 1e-9)), first + 1)
+    first = bisect_right(ROUND, low * (1 + 1e-9)) - 1
+    last = max(bisect_left(ROUND, high * (1 - 1e-9)), first + 1)
     if last - first < _MOST_TICKS:
-        return _ROUND[first : last + 1]
-    low = _ROUND[first]
-    high = _ROUND[last]
+        return ROUND[first : last + 1]
+    low = ROUND[first]
+    high = ROUND[last]
     gap = (high / low) ** 0.07
-    powers = _ROUND[::3]
+    powers = ROUND[::3]
     inner = [power for power in powers if low * gap < power < high / gap]
     return [low, *inner, high]
 
