@@ -187,7 +187,7 @@ def count(
         again = packed._replace(data=data)
         return original.pad_packed_sequence(again, total_length=layout.max_len)[0]
 
-    return Profile(layout, features, _counted("pack", pack, x), _counted("pad", pad, packed.data))
+    return Profile(layout, features, counted("pack", pack, x), counted("pad", pad, packed.data))
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Counted:
@@ -220,10 +220,11 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Count
         return output if isinstance(output, Tensor) else output.data
 
     kind = "packed" if packed else "padded"
-    return _counted(f"{kind} {type(rnn).__name__}", run, x)
+    return counted(f"{kind} {type(rnn).__name__}", run, x)
 
 
-def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
+def counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
+    """Counts what a function of `x` does, forward and backward, under the name of the operation."""
     x = x.detach().requires_grad_()
     output, operators, kernels = observe(lambda: call(x), x.device)
     forward = Tally(operators, kernels)
