@@ -20,9 +20,9 @@ from packviz.core.validation import require_seconds, require_values
 from packviz.draw.text import count, table
 from packviz.measure import rnn_calls
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
+from packviz.ops import running
 from packviz.ops.agreement import relative_error
 from packviz.ops.arguments import require_rnn
-from packviz.ops.running import forget
 from packviz.ops.tolerance import of_states
 
 _Batch = tuple[Tensor, Tensor]  # the input and the lengths
@@ -41,7 +41,7 @@ METHODS = ("auto", "frozen", "packed", "split", "staircase")
 ALL: dict[str, Method] = {
     PADDED: rnn_calls.padded,
     PACKED: rnn_calls.packed,
-    **{f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS},
+    **{f"pv.run, {method}": partial(running.run, method=method) for method in METHODS},
 }
 """Every method of running an RNN, by name, the simplest first."""
 
@@ -242,7 +242,7 @@ def advise(
             rounds=max(1, int(rounds / sample)),
             warmup=int(rounds >= 2),
             device=device,
-            before=forget,
+            before=running.forget,
             until_narrow=True,
             budget=left,
             fewest=1,

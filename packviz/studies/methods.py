@@ -39,7 +39,7 @@ from packviz.measure.study import (
     by_pass,
 )
 from packviz.measure.timing import RATIOS, Call
-from packviz.ops.running import forget
+from packviz.ops import running
 
 PADDED = "torch padded"
 PACKED = "torch packed"
@@ -176,9 +176,9 @@ def calls_of(
 def _compared(point: Point, which: str, device: str, settings: Data) -> Comparison:
     methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
-        methods[method] = partial(rnn_calls.run, method=method)
+        methods[method] = partial(running.run, method=method)
     calls = calls_of(point, methods, which, device)
-    return Comparison(calls, forget, alike=[PACKED, *METHODS])
+    return Comparison(calls, running.forget, alike=[PACKED, *METHODS])
 
 
 STUDY = Study(

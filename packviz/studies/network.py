@@ -23,7 +23,7 @@ from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Call
 from packviz.ops.masks import real_mask, to_device
-from packviz.ops.running import forget
+from packviz.ops.running import forget, run
 
 PADDING = 0
 """The token used for padding."""
@@ -53,7 +53,7 @@ METHODS: dict[str, Method] = {
     "padded": padded,
     "packed": packed,
     "drop-in": partial(rnn_calls.drop_in, in_order=True),
-    "run": rnn_calls.run,
+    "run": run,
 }
 """The methods by name. The first one that is measured is the reference for the others."""
 
