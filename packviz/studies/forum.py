@@ -37,6 +37,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TypeAlias
 
@@ -57,8 +58,8 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedPoints,
-    by_pass,
     captions,
+    timed_by_pass,
 )
 from packviz.measure.timing import Timing
 
@@ -338,7 +339,7 @@ def _methods(point: Point, which: str, device: str, settings: Data) -> Compariso
 STUDY = Study(
     "benchmark",
     Point,
-    by_pass(_methods),
+    partial(timed_by_pass, _methods),
     Results,
     full=grid()[::-1],  # largest sizes first, for a machine that is lent for a few minutes
     quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),

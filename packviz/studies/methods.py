@@ -36,7 +36,7 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedPoints,
-    by_pass,
+    timed_by_pass,
 )
 from packviz.measure.timing import RATIOS, Call
 from packviz.ops import running
@@ -184,7 +184,7 @@ def _compared(point: Point, which: str, device: str, settings: Data) -> Comparis
 STUDY = Study(
     "methods",
     Point,
-    by_pass(_compared),
+    partial(timed_by_pass, _compared),
     Results,
     full=tuned_points(),
     quick=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],

@@ -407,7 +407,7 @@ STUDY = Study(
     full=[*grid(["LSTM", "GRU", "RNN"], [4, 16, 64], [16, 64, 256], [32, 128]), *LARGE],
     quick=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
     parameters={"rounds": 7},
-    read=lambda point, row: {which: row[which] for which in PASSES},
+    read=lambda row: {which: row[which] for which in PASSES},
     write=dict,
     version=3,
 )
