@@ -333,7 +333,7 @@ def _methods(point: Point, which: str, device: str, settings: Data) -> Compariso
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
-    return network.comparison(n, int(n[0]), settings["methods"], which, device)
+    return network.comparison(n, settings["methods"], which, device)
 
 
 STUDY = Study(

@@ -121,9 +121,7 @@ def training_step(
     return step
 
 
-def comparison(
-    lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: str
-) -> Comparison:
+def comparison(lengths: IntArray, methods: Sequence[str], which: str, device: str) -> Comparison:
     """Returns a comparison with a call for each method.
 
     All calls run the same pass with the same model and batch.
@@ -135,7 +133,7 @@ def comparison(
     """
     torch.manual_seed(0)
     network = Network().to(device)
-    inputs = batch(lengths, steps, device)
+    inputs = batch(lengths, int(lengths[0]), device)
     ids, n, _ = inputs
     calls: dict[str, Call] = {}
     for name in methods:
