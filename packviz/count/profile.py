@@ -58,8 +58,8 @@ class Tally(Tabled):
             groups.setdefault(operator.name, []).append(operator)
         sums = []
         for name, group in groups.items():
-            _, calls, kernels, written = zip(*group, strict=True)
-            sums.append(Operator(name, sum(calls), sum(kernels), sum(written)))
+            _, *counts = zip(*group, strict=True)
+            sums.append(Operator(name, *map(sum, counts)))
         return sorted(sums, key=lambda operator: -operator.bytes)
 
     @property
