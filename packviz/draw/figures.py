@@ -12,6 +12,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
@@ -100,6 +101,7 @@ TEMPLATE = go.layout.Template(
 _DARKER: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 
 
+@dataclass(eq=False)
 class Chart(HasText):
     """A plotly figure with its content in words.
 
@@ -111,16 +113,15 @@ class Chart(HasText):
     Attributes:
         figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to
             a file.
+        words: the content of the chart in words.
     """
 
-    def __init__(self, figure: go.Figure, words: str) -> None:
-        """Takes a figure made by `axes`, and its content in words."""
-        self.figure = figure
-        self._words = words
+    figure: go.Figure
+    words: str
 
     def to_text(self) -> str:
         """Returns the content of the chart in words."""
-        return self._words
+        return self.words
 
     def points(
         self,
