@@ -210,8 +210,8 @@ def doublings(sizes: Numbers) -> list[float]:
 
     If there are fewer than three such numbers, returns all sizes.
     """
-    doubled = [*sizes[:1]]
-    while doubled and 2 * doubled[-1] <= sizes[-1]:
+    doubled = [sizes[0]]
+    while 2 * doubled[-1] <= sizes[-1]:
         doubled.append(2 * doubled[-1])
     return doubled if len(doubled) > 2 else [*sizes]
 
