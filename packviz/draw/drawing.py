@@ -97,7 +97,7 @@ class Drawing(HasText):
             },
         )
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         """Returns the picture for a notebook: an image that follows the theme of the page."""
         svg = self.to_svg()
         words = self.to_text()

@@ -162,7 +162,7 @@ class Chart(HasText):
         row, column = divmod(panel, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
-    def _repr_mimebundle_(self, *args: object, **kwargs: object) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
         written = self.figure.to_json()
         if theme.is_dark():
             written = re.sub('(?<=")#[0-9a-f]{6}(?=")', _darker, written)
