@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.layout import Layout
+from packviz.core.padded import Padded
 from packviz.core.util import HasText
 from packviz.count.operators import Operator, observe, walk
 from packviz.draw.quantities import whole_percent
@@ -208,12 +209,9 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Count
     rnn.flatten_parameters()  # on CUDA, a copy's weights are scattered, and torch would warn
     weight = next(rnn.parameters())
     sizes = torch.tensor(layout.batch_sizes.tolist())
-    shape: tuple[int, ...] = (layout.max_len, layout.batch_size)
-    if packed:
-        shape = (layout.n_real,)
-    elif rnn.batch_first:
-        shape = shape[::-1]
-    x = torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device)
+    padded = Padded(layout.batch_size, layout.max_len, rnn.batch_first)
+    shape = (layout.n_real, rnn.input_size) if packed else padded.shape(rnn.input_size)
+    x = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
 
     def run(x: Tensor) -> Tensor:
         output: Tensor | PackedSequence = rnn(PackedSequence(x, sizes) if packed else x)[0]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from packviz.core.batches import batches
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.numbers import HasNumbers, Row
+from packviz.core.padded import Padded
 from packviz.core.util import first_line
 from packviz.core.validation import require_seconds, require_values
 from packviz.draw.text import count, table
@@ -267,10 +268,8 @@ def _random_batches(rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> 
     generator = torch.Generator().manual_seed(seed)
     made = []
     for n in lengths:
-        shape = [int(n.max()), n.size]
-        if rnn.batch_first:
-            shape.reverse()
-        x = torch.randn(*shape, rnn.input_size, generator=generator)
+        padded = Padded(n.size, int(n.max()), rnn.batch_first)
+        x = torch.randn(padded.shape(rnn.input_size), generator=generator)
         x = x.to(next(rnn.parameters()))
         made.append((x.requires_grad_(rnn.training), torch.tensor(n)))
     return made
