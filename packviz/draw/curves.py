@@ -444,9 +444,8 @@ class Sweep(Drawing):
             y += _TOP + self.tall + _BELOW
         for source, dash in zip(self.sources, cycle(DASHES), strict=False):
             sheet.path(f"M4 {y + 8}h34", stroke=sheet.colours.text, width=2.5, dash=dash)
-            y = sheet.paragraph(44, y + 1, [source], size=11) + 1
-        muted = sheet.colours.muted
-        y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=muted)
+            y = sheet.paragraph(y + 1, [source], 44, ink="") + 1
+        y = sheet.paragraph(y + 1, self.notes)
         sheet.size(max(WIDTH, sheet.width), y + 8)
         return sheet
 

@@ -102,7 +102,7 @@ class Spans(Drawing):
             sheet.note(x, y + 14, f"{value:g}", "middle")
         sheet.note(WIDTH - 8, y + 30, "times the padded batch (logarithmic)", "end")
         sheet.place(above, 0, 0)
-        foot = sheet.paragraph(4, y + 38, self.notes, size=11, ink=colours.muted)
+        foot = sheet.paragraph(y + 38, self.notes)
         sheet.size(max(WIDTH, sheet.width), foot)
         return sheet
 

@@ -131,7 +131,7 @@ class Stairs(Drawing):
         sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
         notes = [one_in(step, layout.batch_size)] if step > 1 else []
-        foot = sheet.paragraph(4, y + 19, notes, size=11, ink=muted)
+        foot = sheet.paragraph(y + 19, notes)
         sheet.size(_LEFT + _WIDE + 24, foot + 3)
         return sheet
 
