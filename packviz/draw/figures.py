@@ -152,8 +152,9 @@ class Chart(HasText):
         outline = {"color": LIGHT.line, "width": 1}
         default = {"symbol": symbol, "size": 8, "color": colour, "line": outline}
         points = go.Scatter(x=_rounded(x), y=_rounded(y), mode="markers")
-        points.update(name=name, legendgroup=name, showlegend=name not in named)
-        points.update(marker=default | (marker or {}), **more)
+        marker = default | (marker or {})
+        is_new = name not in named
+        points.update(name=name, legendgroup=name, showlegend=is_new, marker=marker, **more)
         self.figure.add_trace(points, **self.place(panel))
         return self
 

@@ -143,9 +143,13 @@ class Advice(HasNumbers):
         """Returns a row for each measured method: its median time, and its ratio to packing."""
         rows: list[Row] = []
         for name in self.timing.seconds:
-            ratio = {"times as long as packing": self.timing.ratio(name, PACKED).value}
-            seconds = {"seconds": self.timing.median(name)}
-            rows.append({"method": name, **seconds, **ratio, "exact": name not in self.inexact})
+            row: Row = {
+                "method": name,
+                "seconds": self.timing.median(name),
+                "times as long as packing": self.timing.ratio(name, PACKED).value,
+                "exact": name not in self.inexact,
+            }
+            rows.append(row)
         return rows
 
     def to_text(self) -> str:
