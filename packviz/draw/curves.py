@@ -429,11 +429,8 @@ class Sweep(Drawing):
         sheet = Sheet(theme, self.text)
         y = sheet.title(self.title) - 2
         each = WIDTH / self.columns
-        longest = 0.0
-        for plot in self.plots:
-            names = [*plot.guides, *(curve.name for curve in plot.curves)]
-            for name in names:
-                longest = max(longest, width_of(name, 11))
+        names = chain(*(plot.ends for plot in self.plots))
+        longest = max((width_of(name, 11) for name in names), default=0.0)
         wide = each - _LEFT - max(longest + 30, _RIGHT)
         for row in self.rows:
             for i, plot in enumerate(row):
