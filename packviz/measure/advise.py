@@ -310,7 +310,7 @@ def _look(
     training = rnn.training
     looks: dict[str, float] = {}
     missing = {}
-    for name in (PACKED, *(name for name in ALL if name != PACKED)):
+    for name in dict.fromkeys((PACKED, *ALL)):
         if looks and time.monotonic() >= end:
             missing[name] = "the budget was used up"
             continue
