@@ -236,8 +236,16 @@ def axes(
     figure.update_annotations(font_size=_SIZE, font_weight="bold", yshift=4, xanchor="left")
     for heading, axis in zip(figure.layout.annotations, figure.select_xaxes(), strict=False):
         heading.x = axis.domain[0]
-    figure.update_layout(template=TEMPLATE, margin_t=top, margin_b=bottom, title_text=title)
-    figure.update_layout(height=height, width=WIDTH, legend_y=foot / height, showlegend=key)
+    figure.update_layout(
+        template=TEMPLATE,
+        margin_t=top,
+        margin_b=bottom,
+        title_text=title,
+        height=height,
+        width=WIDTH,
+        legend_y=foot / height,
+        showlegend=key,
+    )
     if notes:
         # An annotation cannot refer to the foot of the whole chart, so it refers to the axes.
         figure.add_annotation(text="<br>".join(notes), y=0, yshift=-bottom + 4, **_FOOTNOTE)
