@@ -306,10 +306,10 @@ def timed(
 def _samplers(make: Make, device: str) -> dict[str, Sampler]:
     comparison = make()
     clock = stopwatch(device)
-    samplers: dict[str, Sampler] = {}
-    for name, call in comparison.calls.items():
-        samplers[name] = partial(sample, call, clock, comparison.clear)
-    return samplers
+    return {
+        name: partial(sample, call, clock, comparison.clear)
+        for name, call in comparison.calls.items()
+    }
 
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
