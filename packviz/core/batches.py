@@ -108,11 +108,7 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> list[IntArr
     Raises:
         ValueError: a length is not valid, `processes` is less than 1, or `strategy` is unknown.
     """
-    n = Layout(lengths).lengths
-    at_least("processes", processes)
-    order = _longest_first(n, np.arange(n.size))
-    taker = _takers(n.size, processes, strategy)
-    return [order[taker == process] for process in range(processes)]
+    return _shares(Layout(lengths).lengths, at_least("processes", processes), strategy)
 
 
 def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
@@ -145,13 +141,8 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
     one_of("strategy", strategy, FILLS)
     n = require_steps(Layout(lengths)).lengths
     if strategy == CUT:
-        ends = np.cumsum(n)
-        tops = np.arange(0, ends[-1], row_size)
-        bottoms = np.minimum(tops + row_size, ends[-1])
-        firsts = np.searchsorted(ends, tops, "right")  # the first sequence of each row
-        lasts = np.searchsorted(ends, bottoms - 1, "right")
-        pairs = zip(firsts, lasts, strict=True)
-        return [np.arange(first, last + 1) for first, last in pairs]
+        owners = np.repeat(np.arange(n.size), n)  # of all time steps, in order
+        return [np.unique(row) for row in _cut(owners, row_size)]
     longest = int(np.argmax(n))
     if n[longest] > row_size:
         problem = f"lengths[{longest}] is {n[longest]}, but row_size is {row_size}"
@@ -188,9 +179,8 @@ def tokens(
     at_least("processes", processes)
     counts = np.zeros((len(groups), processes), dtype=np.int64)
     for step, group in enumerate(groups):
-        longest_first = -np.sort(-n[group])
-        takers = _takers(group.size, processes, strategy)
-        np.add.at(counts[step], takers, longest_first)
+        own = n[group]
+        counts[step] = [own[share].sum() for share in _shares(own, processes, strategy)]
     return counts
 
 
@@ -207,16 +197,17 @@ def idle(tokens: IntArray) -> float:
     return 1 - float(tokens.sum() / (processes * slowest))
 
 
-def _takers(sequences: int, processes: int, strategy: str) -> IntArray:
-    """Returns the process that takes each sequence, from the longest to the shortest."""
+def _shares(n: IntArray, processes: int, strategy: str) -> list[IntArray]:
+    """Divides sequences of the lengths `n` as `split` does."""
     one_of("strategy", strategy, SPLITS)
-    ranks = np.arange(sequences)
-    turn, place = np.divmod(ranks, processes)
+    ranks = np.arange(n.size)
+    order = _longest_first(n, ranks)
+    turn, taker = np.divmod(ranks, processes)
     if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
-        return np.sort(place)
-    if strategy == STRIDED:
-        return place
-    return np.where(turn % 2 == 1, processes - 1 - place, place)
+        taker = np.sort(taker)
+    elif strategy == SNAKE:
+        taker = np.where(turn % 2 == 1, processes - 1 - taker, taker)
+    return [order[taker == process] for process in range(processes)]
 
 
 def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:

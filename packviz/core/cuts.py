@@ -67,7 +67,7 @@ def predict(lengths: Sequence[int], cuts: Sequence[int]) -> Prediction:
 
 def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
     """Returns cuts at 0 and at every distinct length, so that no cell is wasted."""
-    return (0, *sorted(set(lengths) - {0}))
+    return tuple(sorted({0, *lengths}))
 
 
 def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> tuple[int, ...]:

@@ -142,7 +142,7 @@ class Layout:
         # The length of a rank is the number of steps with more sequences than this rank.
         by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))
         if packed.sorted_indices is None:
-            return cls(by_rank, sorted_indices=np.arange(by_rank.size))
+            return cls(by_rank)
         order = _permutation(packed.sorted_indices, by_rank.size, "packed.sorted_indices")
         return cls(by_rank[np.argsort(order)], sorted_indices=order)
 

@@ -198,8 +198,8 @@ def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
 def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths drawn uniformly from 95 % of `longest` up to `longest`."""
-    low = longest - longest // 20
-    return np.random.default_rng(seed).integers(low, longest, size=batch_size, endpoint=True)
+    shortened = longest // 20
+    return longest - shortened - 1 + uniform(batch_size, shortened + 1, seed)
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:

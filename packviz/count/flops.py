@@ -249,20 +249,18 @@ def _count(
     """
     batch = layout.batch_size
     end = layout.batch_sizes.size
-    steps = np.full((2, layout.max_len), batch * each)  # padded, and packed
-    steps[1] = 0
-    steps[1, :end] = layout.batch_sizes * each
-    steps[0, :1] += batch * first
-    steps[1, :end][:1] += layout.batch_sizes[:1] * first
-    first *= layout.max_len > 0  # without steps, no state is read
-    sequences = np.full((2, batch), layout.max_len * each + first)
-    sequences[1] = layout.lengths * each + (layout.lengths > 0) * first
+    # The cells of each time step, and the steps of each sequence, padded and packed.
+    cells = np.full((2, layout.max_len), batch)
+    cells[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end))
+    lengths = np.stack([np.full(batch, layout.max_len), layout.lengths])
+    steps = cells * each
+    steps[:, :1] += cells[:, :1] * first
+    sequences = lengths * each + (lengths > 0) * first  # without steps, no state is read
     if bidirectional:
-        longest = layout.lengths == max(end, 1)
+        longest = lengths == np.array([[layout.max_len], [end]]).clip(1)
         steps[0, -1:] += batch * first
-        steps[1, end - 1 : end] += longest.sum() * first
-        sequences[0] += first
-        sequences[1] += longest * first
+        steps[1, end - 1 : end] += longest[1].sum() * first
+        sequences += longest * first
     return Work(*frozen(steps)), Work(*frozen(sequences))
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.layout import Layout
+from packviz.core.padded import Padded
 from packviz.core.util import HasText
 from packviz.count.operators import Operator, observe, walk
 from packviz.draw.quantities import whole_percent
@@ -58,8 +59,8 @@ class Tally(Tabled):
             groups.setdefault(operator.name, []).append(operator)
         sums = []
         for name, group in groups.items():
-            _, calls, kernels, written = zip(*group, strict=True)
-            sums.append(Operator(name, sum(calls), sum(kernels), sum(written)))
+            _, *counts = zip(*group, strict=True)
+            sums.append(Operator(name, *map(sum, counts)))
         return sorted(sums, key=lambda operator: -operator.bytes)
 
     @property
@@ -187,7 +188,7 @@ def count(
         again = packed._replace(data=data)
         return original.pad_packed_sequence(again, total_length=layout.max_len)[0]
 
-    return Profile(layout, features, _counted("pack", pack, x), _counted("pad", pad, packed.data))
+    return Profile(layout, features, counted("pack", pack, x), counted("pad", pad, packed.data))
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Counted:
@@ -208,22 +209,20 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Count
     rnn.flatten_parameters()  # on CUDA, a copy's weights are scattered, and torch would warn
     weight = next(rnn.parameters())
     sizes = torch.tensor(layout.batch_sizes.tolist())
-    shape: tuple[int, ...] = (layout.max_len, layout.batch_size)
-    if packed:
-        shape = (layout.n_real,)
-    elif rnn.batch_first:
-        shape = shape[::-1]
-    x = torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device)
+    padded = Padded(layout.batch_size, layout.max_len, rnn.batch_first)
+    shape = (layout.n_real, rnn.input_size) if packed else padded.shape(rnn.input_size)
+    x = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
 
     def run(x: Tensor) -> Tensor:
         output: Tensor | PackedSequence = rnn(PackedSequence(x, sizes) if packed else x)[0]
         return output if isinstance(output, Tensor) else output.data
 
     kind = "packed" if packed else "padded"
-    return _counted(f"{kind} {type(rnn).__name__}", run, x)
+    return counted(f"{kind} {type(rnn).__name__}", run, x)
 
 
-def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
+def counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
+    """Counts what a function of `x` does, forward and backward, under the name of the operation."""
     x = x.detach().requires_grad_()
     output, operators, kernels = observe(lambda: call(x), x.device)
     forward = Tally(operators, kernels)

@@ -14,7 +14,7 @@ from packviz.draw import text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import sequence_colour
-from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
+from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import FEW
 
 
@@ -117,11 +117,6 @@ class Aligned(Drawing):
             return CellTable(self.title, names, self.columns, rows, axis="")
         steps = list(map(str, range(self.real.shape[1])))
         return CellTable(self.title, names, steps, rows)
-
-
-def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
-    """Draws batches side by side, or one below the other if the page is too narrow."""
-    return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
 
 
 def _values(x: object, name: str, batch_first: bool | None) -> np.ndarray:

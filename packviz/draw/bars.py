@@ -143,8 +143,7 @@ def rows(
         accent = sheet.colours.accent
         sheet.line([(crossing, top - 6), (crossing, y)], accent, dash="4 3")
     sheet.place(over, 0, 0)
-    muted = sheet.colours.muted
-    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=muted)
+    foot = sheet.paragraph(y + 4, notes)
     sheet.size(max(WIDTH, sheet.width), foot)
     return sheet
 

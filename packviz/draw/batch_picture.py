@@ -152,7 +152,7 @@ def draw(shown: Shown, theme: str) -> Sheet:
     narrowest = data.wide * shown.layout.batch_sizes.min()
     if narrowest < 1 and shown.part in (WHOLE, DATA):
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
-    y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
+    y = sheet.paragraph(y, notes)
     if whole and shown.few:
         width = max(width, sheet.width - 4)
     if whole or (shown.part == DATA and not shown.few):

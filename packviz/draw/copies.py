@@ -89,14 +89,12 @@ class Copies(Drawing):
         padded = Grid(sheet, layout.batch_size, layout.max_len, 20, 9, _PADDED, y)
         steps = range(layout.max_len)
         cells_of = []
-        packed: list[Cell] = []
         for b, length in enumerate(layout.lengths):
             colour = sequence_colour(b)
             cells_of.append(
                 [Cell(colour if start <= t < end <= length else HATCHED) for t in steps]
             )
-        for t, size in enumerate(layout.batch_sizes):
-            packed += [cells_of[b][t] for b in range(size)]
+        packed = [cells_of[b][t] for b, t in layout.source]
         padded.draw(cells_of)
         middle = (y + padded.foot) / 2
         wide = _WIDE / layout.n_real

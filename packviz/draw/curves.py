@@ -15,7 +15,7 @@ from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import roomy
+from packviz.draw.grid import ROUND, roomy, round_up
 from packviz.draw.palette import METHODS, REAL
 from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, width_of
 from packviz.draw.text import short
@@ -46,8 +46,6 @@ point."""
 
 SYMBOLS = tuple(MARKERS)
 
-# The round numbers: 1, 2 and 5 times powers of ten.
-_ROUND = [float(f"{digit}e{power}") for power in range(-15, 25) for digit in (1, 2, 5)]
 _BESIDE = 20.0  # px: if curves end this close to each other, their names are written in one column
 _LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # on a logarithmic axis
@@ -183,7 +181,7 @@ class Axes:
 def ticks(low: float, high: float) -> list[float]:
     """Returns two or more evenly spaced round numbers, from at most `low` to at least `high`."""
     span = max(high - low, 1e-3)
-    step = _ROUND[bisect_left(_ROUND, span / 4)]
+    step = round_up(span / 4)
     first = math.floor(low / step)
     last = max(math.ceil(high / step), first + 1)
     return [round(i * step, 10) for i in range(first, last + 1)]
@@ -195,14 +193,14 @@ def log_ticks(low: float, high: float) -> list[float]:
     In a wide range, all of them except the two ends are powers of ten, and none is so near an end
     that the two labels would touch.
     """
-    first = bisect_right(_ROUND, low * (1 + 1e-9)) - 1
-    last = max(bisect_left(_ROUND, high * (1 - 1e-9)), first + 1)
+    first = bisect_right(ROUND, low * (1 + 1e-9)) - 1
+    last = max(bisect_left(ROUND, high * (1 - 1e-9)), first + 1)
     if last - first < _MOST_TICKS:
-        return _ROUND[first : last + 1]
-    low = _ROUND[first]
-    high = _ROUND[last]
+        return ROUND[first : last + 1]
+    low = ROUND[first]
+    high = ROUND[last]
     gap = (high / low) ** 0.07
-    powers = _ROUND[::3]
+    powers = ROUND[::3]
     inner = [power for power in powers if low * gap < power < high / gap]
     return [low, *inner, high]
 
@@ -212,8 +210,8 @@ def doublings(sizes: Numbers) -> list[float]:
 
     If there are fewer than three such numbers, returns all sizes.
     """
-    doubled = [*sizes[:1]]
-    while doubled and 2 * doubled[-1] <= sizes[-1]:
+    doubled = [sizes[0]]
+    while 2 * doubled[-1] <= sizes[-1]:
         doubled.append(2 * doubled[-1])
     return doubled if len(doubled) > 2 else [*sizes]
 
@@ -431,11 +429,8 @@ class Sweep(Drawing):
         sheet = Sheet(theme, self.text)
         y = sheet.title(self.title) - 2
         each = WIDTH / self.columns
-        longest = 0.0
-        for plot in self.plots:
-            names = [*plot.guides, *(curve.name for curve in plot.curves)]
-            for name in names:
-                longest = max(longest, width_of(name, 11))
+        names = chain(*(plot.ends for plot in self.plots))
+        longest = max((width_of(name, 11) for name in names), default=0.0)
         wide = each - _LEFT - max(longest + 30, _RIGHT)
         for row in self.rows:
             for i, plot in enumerate(row):
@@ -446,9 +441,8 @@ class Sweep(Drawing):
             y += _TOP + self.tall + _BELOW
         for source, dash in zip(self.sources, cycle(DASHES), strict=False):
             sheet.path(f"M4 {y + 8}h34", stroke=sheet.colours.text, width=2.5, dash=dash)
-            y = sheet.paragraph(44, y + 1, [source], size=11) + 1
-        muted = sheet.colours.muted
-        y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=muted)
+            y = sheet.paragraph(y + 1, [source], 44, ink="") + 1
+        y = sheet.paragraph(y + 1, self.notes)
         sheet.size(max(WIDTH, sheet.width), y + 8)
         return sheet
 

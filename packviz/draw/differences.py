@@ -57,7 +57,7 @@ class Differences:
             cells = []
             for c, differs in enumerate(self.differs[r]):
                 cell = share(self.shares[r, c]) if differs else "="
-                if self._is_padding(r, c):
+                if self.hidden[r, c]:
                     cell = f"[{cell}]"
                 cells.append(cell)
             rows.append([name, *cells])
@@ -95,7 +95,7 @@ class Differences:
         """Returns the cells of a row. In a large grid, adjacent cells that look alike are one."""
         cells = []
         for c, shade in enumerate(self.shades[r]):
-            padding = self._is_padding(r, c)
+            padding = self.hidden[r, c]
             fill = SHADES[shade] if shade >= 0 else ground
             label = "" if padding else "="
             if self.differs[r, c]:
@@ -108,8 +108,10 @@ class Differences:
             return cells
         return joined(cells)
 
-    def _is_padding(self, r: int, c: int) -> bool:
-        return self.padding is not None and bool(self.padding[r, c])
+    @cached_property
+    def hidden(self) -> BoolArray:
+        """`(R, C)` Booleans that are True at padding."""
+        return np.zeros_like(self.differs) if self.padding is None else self.padding
 
     @cached_property
     def shares(self) -> np.ndarray:
@@ -127,8 +129,7 @@ class Differences:
         shades: IntArray = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
         shades[~self.differs] = -1
-        if self.padding is not None:
-            shades[self.padding] = -1
+        shades[self.hidden] = -1
         return shades
 
 

@@ -224,7 +224,7 @@ class Scores(Drawing):
         if step > 1:
             notes.append(one_in(step, rows, "rows"))
         y += side + 30
-        y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
+        y = sheet.paragraph(y, notes)
         sheet.size(WIDTH, y + 4)
         return sheet
 

@@ -66,7 +66,14 @@ class Drawing(HasText):
                 "theme is 'live', but a PNG cannot follow the theme of a page: choose 'light' or"
                 " 'dark'"
             )
-        return _png(self._file(theme))
+        try:
+            import cairosvg  # noqa: PLC0415 - optional
+        except (ImportError, OSError) as error:  # OSError: the library cairo is missing
+            raise ValueError(
+                "a PNG needs cairosvg (python -m pip install cairosvg) and the library cairo (on"
+                " Debian, the package libcairo2); .svg, .html and .txt need neither"
+            ) from error
+        return bytes(cairosvg.svg2png(bytestring=self._file(theme).encode(), scale=2))
 
     def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
         """Writes the picture, or its text, to a file.
@@ -97,7 +104,7 @@ class Drawing(HasText):
             },
         )
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         """Returns the picture for a notebook: an image that follows the theme of the page."""
         svg = self.to_svg()
         words = self.to_text()
@@ -111,14 +118,3 @@ class Drawing(HasText):
 
 def _address(svg: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
-
-
-def _png(svg: str) -> bytes:
-    try:
-        import cairosvg  # noqa: PLC0415 - optional
-    except (ImportError, OSError) as error:  # OSError: the library cairo is missing
-        raise ValueError(
-            "a PNG needs cairosvg (python -m pip install cairosvg) and the library cairo (on"
-            " Debian, the package libcairo2); .svg, .html and .txt need neither"
-        ) from error
-    return bytes(cairosvg.svg2png(bytestring=svg.encode(), scale=2))

@@ -12,6 +12,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
@@ -100,6 +101,7 @@ TEMPLATE = go.layout.Template(
 _DARKER: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 
 
+@dataclass(eq=False)
 class Chart(HasText):
     """A plotly figure with its content in words.
 
@@ -111,16 +113,15 @@ class Chart(HasText):
     Attributes:
         figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to
             a file.
+        words: the content of the chart in words.
     """
 
-    def __init__(self, figure: go.Figure, words: str) -> None:
-        """Takes a figure made by `axes`, and its content in words."""
-        self.figure = figure
-        self._words = words
+    figure: go.Figure
+    words: str
 
     def to_text(self) -> str:
         """Returns the content of the chart in words."""
-        return self._words
+        return self.words
 
     def points(
         self,
@@ -151,8 +152,9 @@ class Chart(HasText):
         outline = {"color": LIGHT.line, "width": 1}
         default = {"symbol": symbol, "size": 8, "color": colour, "line": outline}
         points = go.Scatter(x=_rounded(x), y=_rounded(y), mode="markers")
-        points.update(name=name, legendgroup=name, showlegend=name not in named)
-        points.update(marker=default | (marker or {}), **more)
+        marker = default | (marker or {})
+        is_new = name not in named
+        points.update(name=name, legendgroup=name, showlegend=is_new, marker=marker, **more)
         self.figure.add_trace(points, **self.place(panel))
         return self
 
@@ -161,7 +163,7 @@ class Chart(HasText):
         row, column = divmod(panel, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
-    def _repr_mimebundle_(self, *args: object, **kwargs: object) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
         written = self.figure.to_json()
         if theme.is_dark():
             written = re.sub('(?<=")#[0-9a-f]{6}(?=")', _darker, written)
@@ -234,8 +236,16 @@ def axes(
     figure.update_annotations(font_size=_SIZE, font_weight="bold", yshift=4, xanchor="left")
     for heading, axis in zip(figure.layout.annotations, figure.select_xaxes(), strict=False):
         heading.x = axis.domain[0]
-    figure.update_layout(template=TEMPLATE, margin_t=top, margin_b=bottom, title_text=title)
-    figure.update_layout(height=height, width=WIDTH, legend_y=foot / height, showlegend=key)
+    figure.update_layout(
+        template=TEMPLATE,
+        margin_t=top,
+        margin_b=bottom,
+        title_text=title,
+        height=height,
+        width=WIDTH,
+        legend_y=foot / height,
+        showlegend=key,
+    )
     if notes:
         # An annotation cannot refer to the foot of the whole chart, so it refers to the axes.
         figure.add_annotation(text="<br>".join(notes), y=0, yshift=-bottom + 4, **_FOOTNOTE)

@@ -7,6 +7,7 @@ by `Sheet.cell`, which defines how a cell looks.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,6 +31,9 @@ TALL = 24.0
 
 NARROWEST = 26.0
 """The smallest width, in px, of a cell with a label."""
+
+ROUND = [float(f"{digit}e{power}") for power in range(-15, 25) for digit in (1, 2, 5)]
+"""The round numbers: 1, 2 and 5 times powers of ten."""
 
 _LOW = 11.0  # px: rows that are lower than this have no space for letters
 _BAR = 80.0  # px: the length of the longest bar in the margin
@@ -262,18 +266,13 @@ class CellTable:
         grid.draw(self.cells)
         if self.size < 12:
             grid.outline(thick=1)
-        self._draw_frames(grid, sheet.colours.ground, 6)
-        self._draw_frames(grid, sheet.colours.wrong, 3)  # visible on any fill
-        self._draw_numbers(grid)
-        return sheet
-
-    def _draw_frames(self, grid: Grid, stroke: str, thick: float) -> None:
-        grid.sheet.layer()
+        sheet.layer()
         for r, cells in enumerate(self.cells):
             for c, cell in enumerate(cells):
                 if cell.framed:
-                    place = (grid.x(c), grid.y(r), grid.wide, grid.tall)
-                    grid.sheet.box(*place, stroke=stroke, thick=thick)
+                    sheet.frame(grid.x(c), grid.y(r), wide, self.tall)
+        self._draw_numbers(grid)
+        return sheet
 
     def _draw_numbers(self, grid: Grid) -> None:
         sheet = grid.sheet
@@ -321,11 +320,12 @@ def joined(cells: Iterable[Cell]) -> list[Cell]:
 
 def nice(at_least: float) -> int:
     """Returns the smallest of the numbers 1, 2, 5, 10, 20, 50, … that is at least `at_least`."""
-    power = 1
-    while power * 5 < at_least:
-        power *= 10
-    steps = (power, 2 * power, 5 * power)
-    return next(step for step in steps if step >= at_least)
+    return int(round_up(max(at_least, 1)))
+
+
+def round_up(at_least: float) -> float:
+    """Returns the smallest of the `ROUND` numbers that is at least `at_least`."""
+    return ROUND[bisect_left(ROUND, at_least)]
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:

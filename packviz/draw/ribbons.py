@@ -96,6 +96,5 @@ class Ribbons(Drawing):
             y += _GAP
         sheet.layer()
         for y in framed:
-            sheet.box(right, y, _WIDE, _TALL, stroke=sheet.colours.ground, thick=6)
-            sheet.box(right, y, _WIDE, _TALL, stroke=sheet.colours.wrong, thick=3)
+            sheet.frame(right, y, _WIDE, _TALL)
         return sheet

@@ -134,6 +134,11 @@ class Sheet:
             self._hatched[look].append((x, y, width, height))
         self.reach(x + width, y + height)
 
+    def frame(self, x: float, y: float, width: float, height: float) -> None:
+        """Draws a frame around a wrong cell, visible on any fill, with space around the frame."""
+        self.box(x, y, width, height, stroke=self.colours.ground, thick=6)
+        self.box(x, y, width, height, stroke=self.colours.wrong, thick=3)
+
     def cell(
         self,
         x: float,
@@ -273,9 +278,14 @@ class Sheet:
         return y - 10
 
     def paragraph(
-        self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = ""
+        self, y: float, lines: Iterable[str], x: float = 4, ink: str | None = None
     ) -> float:
-        """Writes indented lines of text from `y` downwards, and returns the y-coordinate below."""
+        """Writes indented lines of small, muted text, and returns the y-coordinate below them.
+
+        The lines begin at `y`. Another `ink` is possible; `""` is that of other text.
+        """
+        size = 11
+        ink = self.colours.muted if ink is None else ink
         for line in lines:
             words = line.lstrip(" ")
             indent = width_of(" ", size) * (len(line) - len(words))

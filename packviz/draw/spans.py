@@ -95,14 +95,16 @@ class Spans(Drawing):
                 y += _ROW
         for value in marks:
             x = across(value)
+            stroke = colours.hatch
+            width = 0.5
             if value == 1:
-                sheet.line([(x, top - 2), (x, y)], colours.accent, width=1.5, dash="4 3")
-            else:
-                sheet.line([(x, top - 2), (x, y)], colours.hatch, width=0.5, dash="4 3")
+                stroke = colours.accent
+                width = 1.5
+            sheet.line([(x, top - 2), (x, y)], stroke, width=width, dash="4 3")
             sheet.note(x, y + 14, f"{value:g}", "middle")
         sheet.note(WIDTH - 8, y + 30, "times the padded batch (logarithmic)", "end")
         sheet.place(above, 0, 0)
-        foot = sheet.paragraph(4, y + 38, self.notes, size=11, ink=colours.muted)
+        foot = sheet.paragraph(y + 38, self.notes)
         sheet.size(max(WIDTH, sheet.width), foot)
         return sheet
 

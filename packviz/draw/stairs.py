@@ -13,7 +13,7 @@ from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
 from packviz.draw.palette import REAL, sequence_colour
-from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
+from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import FEW, Labelled, count, is_few, percent, short, table
 
 # All in px.
@@ -131,7 +131,7 @@ class Stairs(Drawing):
         sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
         notes = [one_in(step, layout.batch_size)] if step > 1 else []
-        foot = sheet.paragraph(4, y + 19, notes, size=11, ink=muted)
+        foot = sheet.paragraph(y + 19, notes)
         sheet.size(_LEFT + _WIDE + 24, foot + 3)
         return sheet
 
@@ -185,8 +185,3 @@ def trade_off(
     title = f"The cost is lowest with {count(best, 'rectangle')}"
     words = "\n".join(table(rows, ">10>14>8<"))
     return Sweep(title, [plots], (), (), words, axis)
-
-
-def beside(stairs: Stairs, costs: Sweep, theme: str) -> Sheet:
-    """Draws a staircase and its trade-off between wasted cells and calls."""
-    return row([stairs.sheet(theme), costs.sheet(theme)], theme, space=WIDTH)

@@ -56,7 +56,7 @@ class Tabled(HasText):
         }
         util.write(path, forms)
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
 
 

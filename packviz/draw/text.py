@@ -188,10 +188,9 @@ def value(value: object) -> str:
     if getattr(value, "ndim", 1) == 0:
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, float):
-        number = float(value)
-        if number.is_integer() and abs(number) < 1e6:
-            return str(int(number))
-        return f"{number:.2g}"
+        if value.is_integer() and abs(value) < 1e6:
+            return str(int(value))
+        return f"{value:.2g}"
     if isinstance(value, str) and not value.isprintable():
         return repr(value)[1:-1]  # a line break would split the text in two
     if isinstance(value, (list, tuple)) or getattr(value, "size", 1) != 1:

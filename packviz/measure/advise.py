@@ -15,14 +15,15 @@ from torch import Tensor, nn
 from packviz.core.batches import batches
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.numbers import HasNumbers, Row
+from packviz.core.padded import Padded
 from packviz.core.util import first_line
 from packviz.core.validation import require_seconds, require_values
 from packviz.draw.text import count, table
 from packviz.measure import rnn_calls
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
+from packviz.ops import running
 from packviz.ops.agreement import relative_error
 from packviz.ops.arguments import require_rnn
-from packviz.ops.running import forget
 from packviz.ops.tolerance import of_states
 
 _Batch = tuple[Tensor, Tensor]  # the input and the lengths
@@ -41,7 +42,7 @@ METHODS = ("auto", "frozen", "packed", "split", "staircase")
 ALL: dict[str, Method] = {
     PADDED: rnn_calls.padded,
     PACKED: rnn_calls.packed,
-    **{f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS},
+    **{f"pv.run, {method}": partial(running.run, method=method) for method in METHODS},
 }
 """Every method of running an RNN, by name, the simplest first."""
 
@@ -142,9 +143,13 @@ class Advice(HasNumbers):
         """Returns a row for each measured method: its median time, and its ratio to packing."""
         rows: list[Row] = []
         for name in self.timing.seconds:
-            ratio = {"times as long as packing": self.timing.ratio(name, PACKED).value}
-            seconds = {"seconds": self.timing.median(name)}
-            rows.append({"method": name, **seconds, **ratio, "exact": name not in self.inexact})
+            row: Row = {
+                "method": name,
+                "seconds": self.timing.median(name),
+                "times as long as packing": self.timing.ratio(name, PACKED).value,
+                "exact": name not in self.inexact,
+            }
+            rows.append(row)
         return rows
 
     def to_text(self) -> str:
@@ -242,7 +247,7 @@ def advise(
             rounds=max(1, int(rounds / sample)),
             warmup=int(rounds >= 2),
             device=device,
-            before=forget,
+            before=running.forget,
             until_narrow=True,
             budget=left,
             fewest=1,
@@ -267,10 +272,8 @@ def _random_batches(rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> 
     generator = torch.Generator().manual_seed(seed)
     made = []
     for n in lengths:
-        shape = [int(n.max()), n.size]
-        if rnn.batch_first:
-            shape.reverse()
-        x = torch.randn(*shape, rnn.input_size, generator=generator)
+        padded = Padded(n.size, int(n.max()), rnn.batch_first)
+        x = torch.randn(padded.shape(rnn.input_size), generator=generator)
         x = x.to(next(rnn.parameters()))
         made.append((x.requires_grad_(rnn.training), torch.tensor(n)))
     return made
@@ -307,7 +310,7 @@ def _look(
     training = rnn.training
     looks: dict[str, float] = {}
     missing = {}
-    for name in (PACKED, *(name for name in ALL if name != PACKED)):
+    for name in dict.fromkeys((PACKED, *ALL)):
         if looks and time.monotonic() >= end:
             missing[name] = "the budget was used up"
             continue

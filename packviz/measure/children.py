@@ -14,7 +14,7 @@ import gc
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from multiprocessing.connection import Connection
 
 import torch
@@ -80,11 +80,7 @@ class Child:
 def children(make: Make, names: Sequence[str]) -> Iterator[dict[str, Child]]:
     """Starts a child for each name, and ends all of them after the `with` block."""
     with ExitStack() as stack:
-        started = {}
-        for name in names:
-            started[name] = Child(make, name)
-            stack.callback(started[name].close)
-        yield started
+        yield {name: stack.enter_context(closing(Child(make, name))) for name in names}
 
 
 def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, autograd, nn, no_grad, ones_like
 
 from packviz.core.spec import Spec
 from packviz.measure.timing import Call
-from packviz.ops import packing, running
+from packviz.ops import packing
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
@@ -52,11 +52,6 @@ def packed(
 own_pad = partial(packed, pad=packing.pad_packed_sequence)
 drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
 """Variants of `packed`: `own_pad` uses packviz's padding, and `drop_in` its packing as well."""
-
-
-def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
-    """Calls `pv.run` with one of its methods."""
-    return running.run(rnn, x, lengths, method=method)
 
 
 def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True) -> Call:

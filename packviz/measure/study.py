@@ -306,10 +306,10 @@ def timed(
 def _samplers(make: Make, device: str) -> dict[str, Sampler]:
     comparison = make()
     clock = stopwatch(device)
-    samplers: dict[str, Sampler] = {}
-    for name, call in comparison.calls.items():
-        samplers[name] = partial(sample, call, clock, comparison.clear)
-    return samplers
+    return {
+        name: partial(sample, call, clock, comparison.clear)
+        for name, call in comparison.calls.items()
+    }
 
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
@@ -353,41 +353,33 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
-def by_comparison(
-    calls: Callable[[P, str], Comparison], warmup: int = 3
-) -> Callable[[P, str, Data], dict[str, Timing]]:
-    """Returns a `measure` function for a study of training steps.
+def timed_training(
+    calls: Callable[[P, str], Comparison], point: P, device: str, settings: Data, warmup: int = 3
+) -> dict[str, Timing]:
+    """Times training steps. With `calls` given, it is the `measure` function of a study.
 
     `calls` makes the comparison for a point and a device.
     """
-
-    def timed_training(point: P, device: str, settings: Data) -> dict[str, Timing]:
-        make = partial(calls, point, device)
-        return {"training": timed(make, device, settings, warmup=warmup)}
-
-    return timed_training
+    make = partial(calls, point, device)
+    return {"training": timed(make, device, settings, warmup=warmup)}
 
 
-def by_pass(
-    calls: Callable[[P, str, str, Data], Comparison],
-) -> Callable[[P, str, Data], dict[str, Timing]]:
-    """Returns a `measure` function that times each of `PASSES` and measures peak memory.
+def timed_by_pass(
+    calls: Callable[[P, str, str, Data], Comparison], point: P, device: str, settings: Data
+) -> dict[str, Timing]:
+    """Times each of `PASSES`, and measures peak memory, in the way of `timed_training`.
 
     `calls` makes the comparison for a point, a pass, a device and the settings. The forward pass
     gets half the budget of the training pass.
     """
-
-    def timed_by_pass(point: P, device: str, settings: Data) -> dict[str, Timing]:
-        timings = {}
-        for which, share in (("training", 1.0), ("forward", 0.5)):
-            make = partial(calls, point, which, device, settings)
-            timings[which] = timed(make, device, settings, warmup=1, memory=True, share=share)
-        return timings
-
-    return timed_by_pass
+    timings = {}
+    for which, share in (("training", 1.0), ("forward", 0.5)):
+        make = partial(calls, point, which, device, settings)
+        timings[which] = timed(make, device, settings, warmup=1, memory=True, share=share)
+    return timings
 
 
-def _read(point: object, row: Data) -> Any:
+def _read(row: Data) -> Any:
     return {which: Timing(**row[which]) for which in PASSES if which in row}
 
 
@@ -425,7 +417,7 @@ class Study(Generic[P, V, R]):
     quick: Sequence[P] = ()
     others: Mapping[str, Sequence[P]] = field(default_factory=dict)
     parameters: Data = field(default_factory=dict)
-    read: Callable[[P, Data], V] = _read
+    read: Callable[[Data], V] = _read
     write: Callable[[V], Data] = _write
     version: int = 1
 
@@ -537,7 +529,7 @@ class Study(Generic[P, V, R]):
             for entry in entries:
                 point = self.point(**{name: entry[name] for name in fields})
                 # If two processes measured the same point, the first measurement counts.
-                values.setdefault(point, self.read(point, entry))
+                values.setdefault(point, self.read(entry))
         except KeyError as error:
             raise ValueError(
                 f"{path} is damaged: a row has no {error}; measure into another file"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout
-from packviz.draw.aligned import Aligned, beside
+from packviz.draw.aligned import Aligned
 from packviz.draw.text import FEW, count, is_few
-from packviz.panels.panel import Panel, View, dropdown, row
+from packviz.panels.panel import Panel, View, beside, dropdown, row
 from packviz.panels.picker import lengths_field, read
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class AlignPanel(Panel):
             share = f"{self.wrong_cells:,} of {count(layout.n_cells, 'cell')}"
             summary = f"Guessing from zeros gets {share} wrong."
         texts = [summary, *(picture.to_text() for picture in pictures)]
-        return View(lambda theme: beside(pictures, theme), summary, lambda: "\n\n".join(texts))
+        return View(partial(beside, pictures), summary, lambda: "\n\n".join(texts))
 
 
 def guessed(x: Tensor, padding_side: str) -> Tensor:

@@ -109,9 +109,11 @@ class BatchingPanel(Panel):
         sequences = count(n.size, "sequence")
         epoch = f"{sequences} in {count(n_batches, 'batch', 'batches')}"
         summary = f"{epoch} ({order}): {n_cells:,} cells, {self.padding:,} padding ({wasted})."
-        lines = [""]
-        lines.append(f"real cells of each batch  {numbers(real)}")
-        lines.append(f"all cells of each batch   {numbers(cells)}")
+        lines = [
+            "",
+            f"real cells of each batch  {numbers(real)}",
+            f"all cells of each batch   {numbers(cells)}",
+        ]
         own = tokens.sum(axis=0)
         idle = tokens.max(axis=1).sum() - own  # how many more the slowest of each step has
         shares = {}

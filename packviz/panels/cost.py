@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw import batch_picture
+from packviz.draw.picture import Picture
 from packviz.draw.sheet import Sheet, stack
-from packviz.draw.text import Labelled, describe, percent
+from packviz.draw.text import percent
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
 from packviz.panels.picker import lengths_field, read
 
@@ -70,15 +70,14 @@ class CostPanel(Panel):
         show(self.proj_size, may_project)
         spec = Spec(mode, self.input_size.value, hidden_size, layers, bidirectional, proj_size)
         layout = read(self.typed.value)
+        batch = Picture(layout)
         self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
         saved = percent(count.saved, count.padded)
 
         def draw(theme: str) -> Sheet:
-            drawn = batch_picture.draw(batch_picture.Shown(layout), theme)
-            drawings = [*count.drawings(theme), drawn]
+            drawings = [*count.drawings(theme), batch.sheet(theme)]
             return stack(count.headline().partition(". ")[0], drawings, theme)
 
         work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
         summary = f"A forward pass takes {work}, {saved} less."
-        batch = Labelled(layout)
-        return View(draw, summary, lambda: f"{count.to_text()}\n\n{describe(batch)}")
+        return View(draw, summary, lambda: f"{count.to_text()}\n\n{batch.to_text()}")

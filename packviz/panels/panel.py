@@ -17,8 +17,10 @@ from IPython import get_ipython
 
 from packviz.core.validation import one_of
 from packviz.draw import theme
+from packviz.draw.drawing import Drawing
 from packviz.draw.palette import LIVE, STYLE
-from packviz.draw.sheet import Sheet
+from packviz.draw.sheet import WIDTH, Sheet
+from packviz.draw.sheet import row as sheets_in_rows
 
 
 class Companion(anywidget.AnyWidget):
@@ -209,6 +211,11 @@ def _within(parts: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
     for part in parts:
         yield part
         yield from _within(getattr(part, "children", ()))
+
+
+def beside(drawings: Sequence[Drawing], theme: str) -> Sheet:
+    """Draws pictures side by side, or one below the other if the page is too narrow."""
+    return sheets_in_rows([drawing.sheet(theme) for drawing in drawings], theme, 16, WIDTH)
 
 
 def row(*children: widgets.Widget) -> widgets.Box:

@@ -116,11 +116,11 @@ class LengthsPicker(widgets.VBox):
 
     def _show_controls(self, change: traitlets.Bunch | None = None) -> None:
         kind = self.kind.value
-        is_drawn = kind in sources.DISTRIBUTIONS
+        is_drawn = kind != TYPED
         show(self.sequences, is_drawn)
         show(self.longest, is_drawn)
         show(self.seed, self.is_random)
-        show(self.typed, kind == TYPED)
+        show(self.typed, not is_drawn)
 
     def _fit_longest(self) -> None:
         """Limits the slider `longest` to the greatest value that makes a difference."""

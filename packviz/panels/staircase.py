@@ -10,9 +10,9 @@ import ipywidgets as widgets
 from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.validation import one_of
 from packviz.draw.curves import Sweep
-from packviz.draw.stairs import Stairs, beside, trade_off
+from packviz.draw.stairs import Stairs, trade_off
 from packviz.draw.text import count
-from packviz.panels.panel import Panel, View, row
+from packviz.panels.panel import Panel, View, beside, row
 from packviz.panels.picker import TYPED, LengthsPicker
 
 EACH = 12
@@ -104,7 +104,7 @@ class StaircasePanel(Panel):
         def describe() -> str:
             return f"If {price}:\n{stairs.to_text()}\n\n{plots.to_text()}"
 
-        return View(partial(beside, stairs, plots), summary, describe)
+        return View(partial(beside, [stairs, plots]), summary, describe)
 
 
 def _stops(description: str, options: Sequence[int]) -> widgets.SelectionSlider:

@@ -122,7 +122,7 @@ def _bench(options: argparse.Namespace) -> None:
     results = _record(forum.STUDY, points, options, methods=methods)
     print(results)
     if options.plot:
-        measured = [setup for setup in options.setup if forum.steps(results, setup)]
+        measured = [setup for setup in options.setup if forum.measured(results, setup)]
         save(forum.chart({"": results}, "ratio", measured, methods), options.plot)
 
 

@@ -27,7 +27,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
-from packviz.measure.study import Comparison, Results, Study, by_comparison
+from packviz.measure.study import Comparison, Results, Study, timed_training
 from packviz.measure.timing import RATIOS, Call, Timing
 from packviz.ops.masks import real_mask
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
@@ -277,7 +277,7 @@ def _layers(inputs: int, outputs: int) -> nn.Module:
 STUDY = Study(
     "compiled",
     CompiledPoint,
-    by_comparison(compiled_steps),
+    partial(timed_training, compiled_steps),
     Compiled,
     full=[CompiledPoint()],
     quick=[CompiledPoint(batch=16, past=32, future=16)],

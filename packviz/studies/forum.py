@@ -37,6 +37,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TypeAlias
 
@@ -57,8 +58,8 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedPoints,
-    by_pass,
     captions,
+    timed_by_pass,
 )
 from packviz.measure.timing import Timing
 
@@ -132,10 +133,10 @@ def grid(
     return [point(setup, size, batch_size) for size in sorted(steps) for setup in setups]
 
 
-def steps(results: TimedPoints, setup: str) -> list[int]:
-    """Returns the measured sizes of a setup in ascending order."""
-    kind = SETUPS[setup]
-    return sorted(each.steps for each in results.points if each.kind == kind)
+def measured(results: TimedPoints, setup: str) -> list[Point]:
+    """Returns the measured points of a setup, smallest first."""
+    points = [each for each in results.points if each.kind == SETUPS[setup]]
+    return sorted(points, key=lambda each: each.steps)
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
@@ -153,11 +154,10 @@ def finding(
     results: TimedPoints, quantity: str, setup: str = "B", methods: Sequence[str] = METHODS[:2]
 ) -> str:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
-    largest = steps(results, setup)[-1]
-    batch_size = results.points[0].batch_size
-    timing = results.timing(point(setup, largest, batch_size))
+    largest = measured(results, setup)[-1]
+    timing = results.timing(largest)
     first, *others = methods
-    where = f"(training, setup {setup}, {largest} steps)"
+    where = f"(training, setup {setup}, {largest.steps} steps)"
     reference = _spread(timing, quantity, first, first)[1]
     parts = [f"{first} {plain(reference)}"] if quantity == "time" else []
     for name in others:
@@ -277,12 +277,10 @@ def _spreads(
 ) -> dict[int, _Spread]:
     """Returns the quartiles of a quantity by number of time steps, where it was measured."""
     spreads = {}
-    batch_size = results.points[0].batch_size
-    for size in steps(results, setup):
-        timing = results.timing(point(setup, size, batch_size), which)
-        spread = _spread(timing, quantity, method, first)
+    for each in measured(results, setup):
+        spread = _spread(results.timing(each, which), quantity, method, first)
         if not math.isnan(spread[1]):
-            spreads[size] = spread
+            spreads[each.steps] = spread
     return spreads
 
 
@@ -332,13 +330,13 @@ def _methods(point: Point, which: str, device: str, settings: Data) -> Compariso
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
-    return network.comparison(n, int(n[0]), settings["methods"], which, device)
+    return network.comparison(n, settings["methods"], which, device)
 
 
 STUDY = Study(
     "benchmark",
     Point,
-    by_pass(_methods),
+    partial(timed_by_pass, _methods),
     Results,
     full=grid()[::-1],  # largest sizes first, for a machine that is lent for a few minutes
     quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),

@@ -36,10 +36,10 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedPoints,
-    by_pass,
+    timed_by_pass,
 )
 from packviz.measure.timing import RATIOS, Call
-from packviz.ops.running import forget
+from packviz.ops import running
 
 PADDED = "torch padded"
 PACKED = "torch packed"
@@ -176,15 +176,15 @@ def calls_of(
 def _compared(point: Point, which: str, device: str, settings: Data) -> Comparison:
     methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
-        methods[method] = partial(rnn_calls.run, method=method)
+        methods[method] = partial(running.run, method=method)
     calls = calls_of(point, methods, which, device)
-    return Comparison(calls, forget, alike=[PACKED, *METHODS])
+    return Comparison(calls, running.forget, alike=[PACKED, *METHODS])
 
 
 STUDY = Study(
     "methods",
     Point,
-    by_pass(_compared),
+    partial(timed_by_pass, _compared),
     Results,
     full=tuned_points(),
     quick=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],

@@ -23,7 +23,7 @@ from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Call
 from packviz.ops.masks import real_mask, to_device
-from packviz.ops.running import forget
+from packviz.ops.running import forget, run
 
 PADDING = 0
 """The token used for padding."""
@@ -53,7 +53,7 @@ METHODS: dict[str, Method] = {
     "padded": padded,
     "packed": packed,
     "drop-in": partial(rnn_calls.drop_in, in_order=True),
-    "run": rnn_calls.run,
+    "run": run,
 }
 """The methods by name. The first one that is measured is the reference for the others."""
 
@@ -121,9 +121,7 @@ def training_step(
     return step
 
 
-def comparison(
-    lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: str
-) -> Comparison:
+def comparison(lengths: IntArray, methods: Sequence[str], which: str, device: str) -> Comparison:
     """Returns a comparison with a call for each method.
 
     All calls run the same pass with the same model and batch.
@@ -135,7 +133,7 @@ def comparison(
     """
     torch.manual_seed(0)
     network = Network().to(device)
-    inputs = batch(lengths, steps, device)
+    inputs = batch(lengths, int(lengths[0]), device)
     ids, n, _ = inputs
     calls: dict[str, Call] = {}
     for name in methods:

@@ -27,8 +27,8 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedPoints,
-    by_comparison,
     captions,
+    timed_training,
 )
 from packviz.ops.running import forget
 from packviz.studies import forum, network
@@ -134,7 +134,7 @@ def replaced_steps(point: Point, device: str) -> Comparison:
 STUDY = Study(
     "parts",
     Point,
-    by_comparison(replaced_steps, warmup=1),
+    partial(timed_training, replaced_steps, warmup=1),
     Results,
     full=[forum.point("B", steps) for steps in (64, 128, 256)],
     quick=[forum.point("B", 32, 64), forum.point("B", 64, 64)],

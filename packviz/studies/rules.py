@@ -346,10 +346,10 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
 
 def _by_winner(measured: Sequence[Case]) -> dict[str, list[Case]]:
     """Returns the cases by the label of the faster method."""
-    groups = {}
-    for winner, label in _WINNERS.items():
-        groups[label] = [case for case in measured if case.faster == winner]
-    return groups
+    return {
+        label: [case for case in measured if case.faster == winner]
+        for winner, label in _WINNERS.items()
+    }
 
 
 def paying_region(measured: Sequence[Case]) -> tuple[float, float]:
@@ -407,7 +407,7 @@ STUDY = Study(
     full=[*grid(["LSTM", "GRU", "RNN"], [4, 16, 64], [16, 64, 256], [32, 128]), *LARGE],
     quick=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
     parameters={"rounds": 7},
-    read=lambda point, row: {which: row[which] for which in PASSES},
+    read=lambda row: {which: row[which] for which in PASSES},
     write=dict,
     version=3,
 )

@@ -20,7 +20,7 @@ from packviz.count.flops import flops
 from packviz.draw.spans import Spans
 from packviz.draw.text import percent
 from packviz.measure import rnn_calls
-from packviz.measure.study import Comparison, Point, Results, Study, TimedPoints, by_comparison
+from packviz.measure.study import Comparison, Point, Results, Study, TimedPoints, timed_training
 from packviz.measure.timing import RATIOS
 
 PADDED = "padded"
@@ -76,7 +76,7 @@ def training_steps(point: Point, device: str) -> Comparison:
 STUDY = Study(
     "savings",
     Point,
-    by_comparison(training_steps),
+    partial(timed_training, training_steps),
     Results,
     full=[Point(mode, KIND, 256, 256, 32, 32) for mode in ("GRU", "LSTM")],
     quick=[Point("GRU", KIND, 16, 16, 32, 32)],

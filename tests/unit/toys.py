@@ -1,10 +1,11 @@
 """A study for tests, whose calls do next to nothing."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
-from packviz.measure.study import Comparison, Results, Study, by_comparison
+from packviz.measure.study import Comparison, Results, Study, timed_training
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def study(calls=calls):
     return Study(
         "toy",
         Point,
-        by_comparison(calls, warmup=1),
+        partial(timed_training, calls, warmup=1),
         Results,
         full=[Point(2), Point(3)],
         quick=[Point(1)],

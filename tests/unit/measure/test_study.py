@@ -12,6 +12,7 @@ from toys import Point
 
 from packviz.measure import machine, provenance, rnn_calls
 from packviz.measure.study import Comparison, Study, timed
+from packviz.ops import running
 from packviz.ops.tolerance import multiplies_in_tf32
 
 seen = []
@@ -129,7 +130,7 @@ def test_a_pass_is_forward_alone_or_with_the_gradients():
     n, leaves = torch.tensor([4, 2]), [x, *rnn.parameters()]
     output = rnn_calls.packed(rnn, x, n)[0]
     expected = [output, *torch.autograd.grad(output.sum(), leaves)]
-    for method in (rnn_calls.packed, rnn_calls.own_pad, rnn_calls.drop_in, rnn_calls.run):
+    for method in (rnn_calls.packed, rnn_calls.own_pad, rnn_calls.drop_in, running.run):
         call = partial(method, rnn, x, n)
         results = rnn_calls.one_pass(call, leaves)()
         for ours, theirs in zip(results, expected, strict=True):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from packviz.core.cuts import best_cuts, predict
 from packviz.core.layout import Layout
-from packviz.draw import stairs
 from packviz.draw.stairs import Stairs
 from packviz.panels import StaircasePanel
+from packviz.panels.panel import beside
 from packviz.panels.staircase import CALLS, EACH, staircases
 
 SIX = [9, 8, 6, 4, 3, 2]
@@ -34,7 +34,7 @@ def shows(panel, lengths, call, rectangles):
     assert list(panel.costs.values()) == [cost / costs[0] for cost in costs]
     left, right = panel.trade_off.plots
     assert (left.curves[0].y, right.curves[0].y) == (list(panel.costs.values()), wasted)
-    assert panel.picture.value == stairs.beside(panel.shown, panel.trade_off, "live").svg()
+    assert panel.picture.value == beside([panel.shown, panel.trade_off], "live").svg()
     assert words(panel.summary).startswith(panel.shown.summary())
     assert panel.to_text().endswith(f"{panel.shown.to_text()}\n\n{panel.trade_off.to_text()}")
 
