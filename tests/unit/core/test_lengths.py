@@ -115,6 +115,14 @@ FILES = {
         "cannot read {} as text: give UTF-8 text or .npy, or read a table with pandas",
     ),
     "heading.csv": (b"length\n", "{}: no lengths found; give a list"),
+    "lines.csv": ("text,length\none\u2028two,5\r\nx\x85,3\n".encode(), [5, 3]),
+    "long.csv": (
+        b"text,length\n" + b"x" * 140_000 + b",5\n",
+        "{}: not a valid table (field larger than field limit (131072)); close every quotation"
+        " mark, or give only the column with the lengths",
+    ),
+    "UPPER.CSV": (b"1,5\n2,3\n", "{}: a table with several columns needs a first line"),
+    "ids.tsv": (b"1\t5\n2\t3\n", "{}: a table with several columns needs a first line"),
     "none.csv": (b"1,5\n2,3\n", "{}: a table with several columns needs a first line"),
     "missing.tsv": (None, "cannot read {}: No such file or directory"),
 }

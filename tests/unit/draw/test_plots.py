@@ -1,6 +1,7 @@
 """Charts of counts: the picture shows what the layouts hold."""
 
 import numpy as np
+import pytest
 from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,11 @@ def test_padding_waste_of_lengths(lengths, batch_size):
         padding = sum(max(n) * len(n) - sum(n) for n in batches)
         assert line.startswith(f"{order}: {len(batches):,} batch")
         assert f" {padding:,} padding" in line
+
+
+def test_padding_waste_of_groups_takes_layouts():
+    with pytest.raises(TypeError, match="the batches of 'train' must be layouts"):
+        pv.padding_waste({"train": [5, 3, 2]})
 
 
 def test_length_histogram_takes_lengths():

@@ -412,6 +412,45 @@ def test_ignored_targets_do_not_count_for_any_loss():
         pv.masked_loss(F.cross_entropy, logits, targets, [2, 2], batch_first=True)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_of_one_byte(weighted):
+    """In uint8, -100 would be class 156."""
+    logits = torch.randn(2, 4, 256)
+    targets = torch.tensor([[104, 195, 156, 33], [156, 10, 0, 0]], dtype=torch.uint8)
+    options = {"weight": torch.rand(256)} if weighted else {}
+    real = pv.real_mask([4, 2], 4)
+    expected = F.cross_entropy(logits[real], targets[real], **options)
+    ours = pv.masked_loss(F.cross_entropy, logits, targets, [4, 2], batch_first=True, **options)
+    torch.testing.assert_close(ours, expected)
+
+
+def test_inside_a_transform_of_torch_func():
+    x, targets = torch.randn(2, 4, 3), torch.randint(0, 3, (2, 4))
+    functions = [
+        lambda x: pv.masked_loss(F.cross_entropy, x, targets, [4, 2], batch_first=True),
+        lambda x: (x.sum(2) * pv.real_mask([4, 2], 4)).sum(),
+        lambda x: pv.last_output(x, [4, 2], True).square().sum(),
+        lambda x: pv.align(x, [4, 2], source_side="right", batch_first=True).square().sum(),
+    ]
+    for function in functions:
+        leaf = x.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(function(leaf), leaf)
+        torch.testing.assert_close(torch.func.grad(function)(x), expected)
+
+
+def test_targets_are_tensors_and_a_loss_is_no_class():
+    x, lengths = torch.randn(2, 4, 3), [4, 2]
+    with pytest.raises(TypeError, match="targets must be a tensor, got an ndarray"):
+        pv.masked_loss(F.cross_entropy, x, np.zeros((2, 4)), lengths, batch_first=True)
+    with pytest.raises(TypeError, match="loss is the class CrossEntropyLoss; give"):
+        pv.masked_loss(torch.nn.CrossEntropyLoss, x, x, lengths, batch_first=True)
+
+
+def test_the_mask_of_a_layout_is_a_mask():
+    layout = pv.Layout([3, 1])
+    assert pv.real_mask(layout.mask).sum() == 4  # its array is read-only
+
+
 @pytest.mark.parametrize("padding_value", [0.0, NAN])
 @given(ragged(), sides, trailing, st.booleans())
 def test_what_is_aligned_already_stays(padding_value, batch, side, rest, batch_first):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributed
+from torch.utils.data import Dataset
 
 import packviz as pv
 
@@ -85,6 +86,7 @@ def test_a_pass_goes_on_where_it_stopped(n, drop_last, data):
     begun = [next(steps) for _ in range(stop)]
     resumed = pv.BucketSampler(n, **options)
     resumed.load_state_dict(sampler.state_dict())
+    resumed.set_epoch(resumed.epoch)  # as many training loops do
     assert begun + list(resumed) == whole
     if stop:
         assert list(resumed) == list(sampler)  # the epoch after it
@@ -126,3 +128,24 @@ def test_bad_input_is_refused(options, message):
         pv.BucketSampler(**({"lengths": [1, 2], "batch_size": 2} | options))
     with pytest.raises(ValueError, match="epoch is -1; give"):
         pv.BucketSampler([1], 1).set_epoch(-1)
+
+
+def test_the_state_of_another_sampler_is_refused():
+    state = pv.BucketSampler([1, 2, 3], 2).state_dict()
+    for options, name in (({"batch_size": 3}, "batch_size"), ({"lengths": [1, 2]}, "sequences")):
+        other = pv.BucketSampler(**({"lengths": [1, 2, 3], "batch_size": 2} | options))
+        with pytest.raises(ValueError, match=f"{name} was . when the state was saved"):
+            other.load_state_dict(state)
+        other.load_state_dict({"epoch": 1})  # the beginning of an epoch fits every sampler
+
+
+class Endless(Dataset):
+    """A data set that never raises IndexError."""
+
+    def __getitem__(self, i):
+        return i
+
+
+def test_a_data_set_is_not_taken_for_its_lengths():
+    with pytest.raises(TypeError, match="lengths is an Endless; give the number of time steps"):
+        pv.BucketSampler(Endless(), 8)

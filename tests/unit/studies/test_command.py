@@ -57,15 +57,19 @@ def test_the_sizes_are_the_forums_or_small_ones(monkeypatch, quick):
         (["--out", "a.csv"], "--out is 'a.csv'; its name must end in .json"),
         (["--plot", "nowhere/a.svg"], "cannot write nowhere/a.svg: there is no folder nowhere"),
         (["--plot", "a.pdf"], "--plot is 'a.pdf'; its name must end in .svg or .png"),
+        (["--plot", "a.png"], "a PNG needs cairosvg"),
     ],
 )
-def test_bad_options(options, message, capsys):
+def test_bad_options(options, message, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cairosvg", None)
     status, out, error = outcome([*TINY, *options], capsys)
     assert (status, out) == (2, "")
     assert message in error
 
 
-@pytest.mark.parametrize("option", ["--rounds=0", "--budget=-1", "--threads=x", "--setup=C"])
+@pytest.mark.parametrize(
+    "option", ["--rounds=0", "--budget=-1", "--wait=-1", "--threads=x", "--setup=C"]
+)
 def test_numbers_out_of_range_are_refused(option, capsys):
     with pytest.raises(SystemExit):
         cli.main(["bench", option])
@@ -85,6 +89,18 @@ def test_a_study_writes_its_file_and_resumes(monkeypatch, tmp_path, capsys):
     assert f"packviz: cannot resume {path}, which was measured under different" in error
     assert outcome([*study[:3], tmp_path / "more.json", "--points", "more"], capsys)[0] == 0
     assert toys.study().load(tmp_path / "more.json").points == [toys.Point(9)]
+    monkeypatch.undo()
+    status, _, error = outcome([*study, "--points", "more"], capsys)
+    assert status == 2
+    assert "--points is 'more', but savings has one set of points" in error
+
+
+def test_a_picture_that_cannot_be_written_is_no_traceback(capsys, tmp_path):
+    (tmp_path / "a.svg").mkdir()
+    status, out, error = outcome([*TINY, "--wait", "0", "--plot", tmp_path / "a.svg"], capsys)
+    assert status == 2
+    assert "× 32" in out  # the times are shown all the same
+    assert f"packviz: cannot write {tmp_path / 'a.svg'}: " in error
 
 
 def interrupted_once(pressed, point, device):
@@ -122,6 +138,7 @@ def test_ctrl_c_for_real(tmp_path):
         _, error = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in error
+    assert "Run the same command again to resume." in error
     assert rules.STUDY.load(path).points
 
 
