@@ -116,12 +116,16 @@ if profile.count([5, 4], features=1).pad.formula is None:
     assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
-# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs
-# 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not
-# the slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros
-# (26 cells), puts the slice into it, and adds the *whole* to the gradient from the first row (26 more). The padded side
-# is no better. The slice was written into the whole padded tensor, so that tensor's gradient is copied, *whole* (48).
-# The slice itself is written three times, which makes 36. So of 136 cells, 100 are copies of whole tensors.
+# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs 136.
+# That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
+# slice. It is the whole tensor that the slice was cut from, or written into:
+#
+# | what autograd writes for the second slice | cells |
+# |---|---|
+# | zeros, for the *whole* packed tensor | 26 |
+# | the sum with the gradient from the first row, *whole* again | 26 |
+# | a copy of the gradient of the *whole* padded tensor | 48 |
+# | the slice itself, three times | 36 |
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -289,8 +293,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # gives it back to the system. Large blocks go back, and smaller ones are kept, as long as not too much memory is free.
 # What is large? At first, over 128 KiB. Then glibc *learns*: when a larger block is freed, it raises its limit to the
 # size of that block, but never above 32 MiB. At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much,
-# by a hair. (It grows so little because of the countdowns. Exactly two countdowns from 256 fit into 512 sequences. From
-# 224, two fit, and the long end of a third.)
+# by a hair. (It grows so slowly because shorter countdowns fit more often into 512 sequences.)
 #
 # So 32.1 MiB are given back at nearly every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
 # training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (At 224 steps,
@@ -372,11 +375,10 @@ if platform.libc_ver()[0] == "glibc":
 # become 2, and almost half of the time is gone. In the large one, over eight million become 3. Three! And two thirds of
 # the time is gone, 21.9 seconds: 2.7 µs for each fault. <!-- recorded -->
 #
-# Does that explain the cliff? In the first of our two tables, the faults grow from 0.22 million at 224 steps to 2.65
-# million at 256: that is 2.43 million more. At 2.7 µs each, they should cost some 6.5 seconds. And the cliff? From 3.4
-# to 9.9 seconds: it is 6.5 seconds high. <!-- recorded --> (So good a match is partly luck, because the slices alone
-# should add half a second.) Guilty, then. Here is the third cause, and the only one that you can remove without
-# touching your code.
+# Does that explain the cliff? From 224 to 256 steps, the faults rose from 0.22 to 2.65 million: 2.43 million more. At
+# 2.7 µs each, they should cost some 6.5 seconds. And the cliff? From 3.4 to 9.9 seconds: it is 6.5 seconds high. <!--
+# recorded --> (So good a match is partly luck, because the slices alone should add half a second.) Guilty, then. Here
+# is the third cause, and the only one that you can remove without touching your code.
 #
 # The price is memory. Whatever your step needed at its peak, glibc keeps, unless more than 2 GiB are free.
 #

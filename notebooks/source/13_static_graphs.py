@@ -150,9 +150,15 @@ tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
 print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
-# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The reshape has read the scores
-# of 45 cells in their order, and has begun a new row after every ninth cell instead of every fifth. Only the first five
-# keep their places. The other 40 are in the wrong cell.
+# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The reshape took the 45 cells
+# in their order, and began a new row in the wrong places:
+#
+# ```text
+# model   0 1 2 3 4 | 5 6 7 8 9 | 10 11 12 13 14 | …
+# file    0 1 2 3 4   5 6 7 8 | 9   10 11 12 13 14   15 16 17 | …
+# ```
+#
+# Only the first five cells keep their places. The scores of the other 40 are in the wrong cell.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -187,10 +193,10 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # A trace records one run. So what becomes of an `if`? Here is one that saves work: pack, but only if there is padding.
 # If there is none, why pay for packing?
 #
-# Is that safe? To find out, we need a model that padding can harm. Friday's tagger is not one of these: it has scored a
-# review's words before it reads any padding. The classifier of notebook 01 scores a whole review by its final state. If
-# it reads the padding, it calls the third review positive. If it packs, it says neutral, as it does when the review is
-# alone. So we take this classifier, and come back to the tagger at the end.
+# Is that safe? To find out, we need a model that padding can harm. Friday's tagger is not one of these: its LSTM reads
+# a review's words before the padding, so their scores are right. The classifier of notebook 01 scores a whole review by
+# its final state. If it reads the padding, it calls the third review positive. If it packs, it says neutral, as it does
+# when the review is alone. So we take this classifier, and come back to the tagger at the end.
 
 
 # %%
@@ -254,12 +260,13 @@ thrifty
 # the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
 # the `if`.)
 #
-# But *trace* left T open. Why is it wrong for another T? Look at the test batches. In both columns, each review keeps
-# its five words:
+# But *trace* left T open. Why is it wrong for another T? That depends on what `check_static` tests it with. In our
+# example, four reviews have five words each. In its tests for T and B, a review keeps these five words:
 #
-# - **another T:** the five words stand in eight steps. Now there is padding, so the model packs. The graph does not,
-#   and the scores differ.
-# - **another B:** the five words stand in five steps. There is no padding, so nobody packs, and the scores agree.
+# - **Another T:** five words stand in eight steps. Now there is padding, so the model packs. The graph does not, and the
+#   scores differ.
+# - **Another B:** more or fewer reviews have five words, in five steps. There is no padding, so nobody packs, and the
+#   scores agree.
 #
 # So the cross under T is not about T at all, and the tick under B is luck. Only a test *with* padding catches such a
 # graph.
