@@ -116,9 +116,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
     assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
-# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs 136.
-# That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
-# slice. It is the whole tensor that the slice was cut from, or written into:
+# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice, in colour, has 12 cells. It
+# costs 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is
+# not the slice. It is the whole tensor that the slice was cut from, or written into:
 #
 # | what autograd writes for the second slice | cells |
 # |---|---|
@@ -254,11 +254,11 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## Who pays for the memory?
 #
-# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in
-# memory. On Linux, torch gets memory from glibc, the C library, and glibc gets it from the system, in *pages*,
-# usually of 4 KiB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free
-# page, fills it with zeros, and lets the program continue. Nobody notices one fault. How many are there in a packed
-# step?
+# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory.
+# On Linux, torch gets memory from glibc, the C library, and glibc gets it from the system, in *pages*, usually of 4
+# KiB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free page, fills it
+# with zeros, and lets the program continue. Nobody notices one fault. How many are there in a packed step? (The times
+# are those of notebook 08. The first chart was another recording.)
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
@@ -293,13 +293,13 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # gives it back to the system. Large blocks go back, and smaller ones are kept, as long as not too much memory is free.
 # What is large? At first, over 128 KiB. Then glibc *learns*: when a larger block is freed, it raises its limit to the
 # size of that block, but never above 32 MiB. At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much,
-# by a hair. (It grows so slowly because shorter countdowns fit more often into 512 sequences.)
+# by a hair.
 #
 # So 32.1 MiB are given back at nearly every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
 # training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (At 224 steps,
 # glibc keeps the tensors. It still returns some memory now and then, when too much is free: hence the 219,105 faults.)
 #
-# <details><summary>And the rest? And why 9.9 seconds, where the first chart has 7.9? And one more question</summary>
+# <details><summary>And the rest? And why 9.9 seconds, where the first chart has 7.9? And two more questions</summary>
 #
 # In this recording, the training step at T = 256 has half a million faults more than our sum, and we have not found
 # out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
@@ -307,6 +307,9 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 #
 # *Beyond the cliff, we expect a 4 again. Why 3.2?* The faults, too, are only 3.1 times as many, because at 256 steps
 # there are half a million more than we can explain. <!-- recorded -->
+#
+# *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
+# 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
 #
 # </details>
 #

@@ -4,9 +4,9 @@
 # **Can a training step be faster than a padded one, and still give the results of packing?**
 #
 # So far you have two bad choices. A padded step is quick, and its final states are wrong. A packed step is right, and
-# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. What took so long was a habit.
-# Pad and the packed RNN both cut a large tensor into slices. In the backward pass, each slice costs a tensor as large
-# as the whole, and the page faults came with these tensors. So let us keep the results, and break the habit.
+# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. What took so long was a habit:
+# pad and the packed RNN both cut a large tensor into slices, and in the backward pass, every slice costs a tensor of
+# full size. So let us keep the results, and break the habit.
 #
 # After this page, you can train an RNN on ragged batches in one line, and say why you can trust that line.
 #
@@ -58,8 +58,8 @@ pv.show(numbers, lengths, batch_first=True)
 # tensors of zeros to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
-# results. Does that cure what notebook 09 found? There, in setup B, torch's pad wrote four times as many bytes when T
-# doubled. (B has 512 sequences, whose lengths count down from T to 1, again and again.) Here is what the backward pass
+# results. Does that cure what notebook 09 found? Take its setup B again: 512 sequences, whose lengths count down from T
+# to 1, again and again. When T doubled, torch's pad wrote four times as many bytes. Here is what the backward pass
 # through pack and pad writes now:
 
 
@@ -385,10 +385,10 @@ methods.verdicts(untuned)
 # Against packing, it was not luck. Torch's packed step is nearly always beaten, and never once clearly faster.
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
-# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has our
-# factor of two gone? These batches are small: even when padded, they have at most 9,600 cells, and setup B with 512
-# steps has 262,144. <!-- recorded --> In so few cells, the saving is probably too small to pay for sorting, cutting and
-# freezing.
+# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> In setup B,
+# `run` took half the time of padding. Where has that half gone? These batches are small: even when padded, they have at
+# most 9,600 cells, and setup B with 512 steps has 262,144. <!-- recorded --> In so few cells, the saving is probably
+# too small to pay for sorting, cutting and freezing.
 #
 # So `pv.run` always gives the results of packing. It is not always faster than padding.
 

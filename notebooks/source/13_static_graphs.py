@@ -134,12 +134,12 @@ except torch._dynamo.exc.UserError as error:
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
-# find that size, it goes through the steps and counts them: five. Had you asked it on Friday, you would have known.
+# find that size, it goes through the steps and counts them: five.
 #
-# The ONNX exporter also calls `torch.export`, but with settings under which a fixed T is no error. In the file, the
-# LSTM is a single operator, which takes any T. Its output has one axis too many, for the direction, and a reshape
-# removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction, and 8 features. The file asks for
-# {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
+# On Friday, you asked the ONNX exporter. It calls `torch.export`, too, but with settings under which a fixed T is no
+# error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis too many, for the
+# direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction, and 8
+# features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
@@ -150,8 +150,8 @@ tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
 print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
-# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The reshape took the 45 cells
-# in their order, and began a new row in the wrong places:
+# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The reshape asks for five rows,
+# so each gets nine of the 45 cells, in their order:
 #
 # ```text
 # model   0 1 2 3 4 | 5 6 7 8 9 | 10 11 12 13 14 | …
@@ -263,10 +263,10 @@ thrifty
 # But *trace* left T open. Why is it wrong for another T? That depends on what `check_static` tests it with. In our
 # example, four reviews have five words each. In its tests for T and B, a review keeps these five words:
 #
-# - **Another T:** five words stand in eight steps. Now there is padding, so the model packs. The graph does not, and the
-#   scores differ.
-# - **Another B:** more or fewer reviews have five words, in five steps. There is no padding, so nobody packs, and the
-#   scores agree.
+# - **Another T** (✗ wrong): five words stand in eight steps. Now there is padding, so the model packs. The graph does
+#   not, and the scores differ.
+# - **Another B** (✓): more or fewer reviews have five words, in five steps. There is no padding, so nobody packs, and
+#   the scores agree.
 #
 # So the cross under T is not about T at all, and the tick under B is luck. Only a test *with* padding catches such a
 # graph.
@@ -399,8 +399,8 @@ assert pv.check_static(IslandClassifier(), equal, "export").verdict == "refused"
 # tensors go in, padded tensors come out, and no tool has to look inside. The modules have torch's arguments and
 # parameters, and load its checkpoints, but their `forward` also takes `lengths`.
 #
-# We give the classifier a `pv.LSTM`, and ask two of the three newer tools. (We keep the third, Friday's exporter, for
-# the last section.)
+# We give the classifier a `pv.LSTM`, and ask *export* and *compile*. (We keep *onnx*, Friday's exporter, for the last
+# section.)
 
 
 # %%
