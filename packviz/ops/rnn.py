@@ -445,18 +445,16 @@ def _forward(
 def _shapes(
     x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    mode, bias, batch_first, bidirectional, _, steps, _ = settings
-    weights = tensors[n_states:]
-    batch = Padded.of(x.shape, batch_first)._replace(steps=steps)
-    hidden_size = weights[0].shape[0] // GATES.get(mode, 1)
-    size = weights[1].shape[1]
-    features = (1 + bidirectional) * size
-    rows = len(weights) // (2 + 2 * bias + (size != hidden_size))
-    output = x.new_empty(batch.shape(features))
+    rnn = _with_weights(tensors[n_states:], settings)
+    batch = Padded.of(x.shape, rnn.batch_first)._replace(steps=settings[5])
+    directions = 1 + rnn.bidirectional
+    rows = rnn.num_layers * directions
+    size = rnn.proj_size or rnn.hidden_size
+    output = x.new_empty(batch.shape(directions * size))
     h_n = x.new_empty(rows, batch.batch, size)
     c_n = x.new_empty(0)
-    if mode == "LSTM":
-        c_n = x.new_empty(rows, batch.batch, hidden_size)
+    if rnn.mode == "LSTM":
+        c_n = x.new_empty(rows, batch.batch, rnn.hidden_size)
     return output, h_n, c_n, torch.empty(0)
 
 
