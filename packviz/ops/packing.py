@@ -324,7 +324,9 @@ def _pad_packed(
     cells = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
     shape = (batch, steps) if is_batch_major else (steps, batch)
     x = cells.view(*shape, *data.shape[1:])
-    return _time_major(x, batch_first != is_batch_major), index.lengths.clone()
+    if batch_first != is_batch_major:
+        x = x.transpose(0, 1)
+    return x, index.lengths.clone()
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
@@ -364,7 +366,3 @@ def _wants_index(x: Tensor) -> bool:
         return x.device.type in indices.ACCELERATORS
     least = _MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS
     return x.numel() >= least
-
-
-def _time_major(x: Tensor, batch_first: bool) -> Tensor:
-    return x.transpose(0, 1) if batch_first else x
