@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -282,9 +283,8 @@ class StatesComparison(Drawing, HasNumbers):
         rows: list[Row] = []
         for line in self._lines:
             agrees = not line.differing if line.results else None
-            size = {"cells": line.cells, "differing": line.differing}
-            largest = {"largest difference": line.worst}
-            rows.append({"result": line.name, "agrees": agrees, **size, **largest})
+            row = {"result": line.name, "agrees": agrees, "cells": line.cells}
+            rows.append({**row, "differing": line.differing, "largest difference": line.worst})
         return rows
 
     def to_text(self) -> str:
@@ -313,12 +313,10 @@ class StatesComparison(Drawing, HasNumbers):
     @property
     def _halves(self) -> dict[str, Difference]:
         """The outputs of each direction, by its label, which is empty if there is only one."""
+        names = [f", {direction} half" for direction in DIRECTIONS]
         if self.outputs.absolute.shape[2] == 1:
-            return {"": self.outputs[..., 0]}
-        halves = {}
-        for d, name in enumerate(DIRECTIONS):
-            halves[f", {name} half"] = self.outputs[..., d]
-        return halves
+            names = [""]
+        return {name: self.outputs[..., d] for d, name in enumerate(names)}
 
     @property
     def _states(self) -> dict[str, Difference]:
@@ -339,8 +337,8 @@ class StatesComparison(Drawing, HasNumbers):
             lines.append(_Line(name, state, (name,), noun="state"))
         for loss, gradients in self.gradients.items():
             results = ("gradients", f"gradients_{loss}")
-            whole = f"gradients (loss on {loss})"
             end = f" (loss on {loss})"
+            whole = f"gradients{end}"
             to_x, *to_weights = gradients.values()
             lines.append(_Line(f"gradient to x{end}", to_x, results, mask, whole=whole))
             if self.layout.n_padding:
@@ -554,19 +552,13 @@ def keeping_modes(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
     """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
-    dropout = rnn.dropout
-    own = rnn.batch_first
-    with torch.inference_mode(False), torch.set_grad_enabled(gradients), keeping_modes(rnn):
-        try:
-            rnn.eval()
-            rnn.dropout = 0.0
-            rnn.batch_first = batch_first
-            # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
-            rnn.training = gradients and next(rnn.parameters()).is_cuda
-            yield
-        finally:
-            rnn.dropout = dropout
-            rnn.batch_first = own
+    options = patch.multiple(rnn, dropout=0.0, batch_first=batch_first)
+    modes = keeping_modes(rnn)
+    with torch.inference_mode(False), torch.set_grad_enabled(gradients), modes, options:
+        rnn.eval()
+        # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
+        rnn.training = gradients and next(rnn.parameters()).is_cuda
+        yield
 
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:

@@ -120,19 +120,19 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
         fix = "pass lengths.cpu() or, better, never move them; only x goes to the device"
         yield Finding("error", "lengths not on the CPU", message, fix=fix)
     finite = np.isfinite(batch.values)
-    message = "torch turns it into a whole number that has nothing to do with the sequence."
+    message = ". torch turns it into a whole number that has nothing to do with the sequence."
     fix = "count the steps again; a length is NaN or infinite after a division by 0"
-    yield from _entries(batch, ~finite, "not finite", f". {message}", fix)
+    yield from _entries(batch, ~finite, "not finite", message, fix)
     message = (
-        "torch silently drops the fraction, so 3.9 becomes 3. A length that is computed as a share"
-        " of T may come out as 5.9999995, and then becomes 5."
+        ". torch silently drops the fraction, so 3.9 becomes 3. A length that is computed as a"
+        " share of T may come out as 5.9999995, and then becomes 5."
     )
     fix = (
         "count as your layer does, such as (n + 1) // 2 for every second step; if you have shares"
         " of T, round: lengths = torch.as_tensor(lengths).round().long()"
     )
     wrong = finite & (batch.values != np.trunc(batch.values))
-    yield from _entries(batch, wrong, "fractional length", f". {message}", fix)
+    yield from _entries(batch, wrong, "fractional length", message, fix)
 
 
 def _entries(
@@ -340,13 +340,15 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     ends = np.clip(batch.n, 1, batch.steps) - 1
     right = batch.x[np.arange(batch.size), ends]
     wrong = ~_equal(taken, right)
+    # Where each wrong row occurs: at which steps of its own sequence, or as whose last step.
     own = np.zeros((batch.size, batch.steps), dtype=bool)
     of_others = np.zeros((batch.size, batch.size), dtype=bool)
     for b in np.flatnonzero(wrong).tolist():
         own[b] = _equal(taken[b], batch.x[b])
         if not own[b].any():
             of_others[b] = _equal(taken[b], right)
-    at_the_end = wrong & own[:, -1]
+    is_own = own.any(1)
+    at_the_end = own[:, -1]
     fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
     if at_the_end.any():
         b = int(np.argmax(at_the_end))
@@ -358,7 +360,7 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
             f" there ({why})."
         )
         yield about(at_the_end, "error", "read at the padding", message, fix)
-    earlier = wrong & own.any(1) & ~at_the_end
+    earlier = is_own & ~at_the_end
     if earlier.any():
         b = int(np.argmax(earlier))
         message = (
@@ -366,13 +368,13 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
             f" step {ends[b]}."
         )
         yield about(earlier, "error", "not the last step", message, fix)
-    moved = wrong & of_others.any(1) & ~own.any(1)
+    moved = of_others.any(1)
     if moved.any():
         b = int(np.argmax(moved))
         other = sequence_name(int(np.argmax(of_others[b])))
         message = f"last[{b}] is the last step of sequence {other}, so the rows have another order."
         yield about(moved, "error", "rows in another order", message, fix)
-    if (wrong & ~own.any(1) & ~of_others.any(1)).any():
+    if (wrong & ~is_own & ~moved).any():
         message = "last cannot be judged, because some of its rows occur nowhere in x."
         yield Finding("warning", UNDECIDED, message, fix="pass cells of x as last")
 

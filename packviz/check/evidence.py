@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from textwrap import shorten
 
 import numpy as np
@@ -65,7 +66,7 @@ class Batch:
         x = x.detach() if x.is_meta else x.detach().cpu()
         if not first:
             x = x.transpose(0, 1)
-        self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
+        self.x = x.unsqueeze(-1).flatten(2)
         self.values = _numbers(lengths)
         self.readable = not getattr(lengths, "is_meta", False) and np.isfinite(self.values).all()
 
@@ -171,7 +172,7 @@ def _numbers(lengths: object) -> npt.NDArray[np.float64]:
     require_plain("lengths", lengths)
     if getattr(lengths, "is_meta", False):
         return np.zeros(0)
-    if isinstance(lengths, (Tensor, np.ndarray)) and lengths.ndim == 2:
+    if is_mask(lengths):
         lengths = Layout.from_mask(lengths)
     with suppress(ValueError):  # rows of unequal length
         values = host_array(lengths)
@@ -281,11 +282,9 @@ def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
 def judge(batch: Batch) -> Iterator[Finding]:
     """Yields findings if the padding is missing, misplaced or impossible to locate."""
     clue = None
-    readings = list(_readings(batch))
-    if readings:
-        chances = [reading.chance(batch) for reading in readings]
-        best = int(np.argmin(chances))
-        clue = _clue(batch, readings[best], chances[best])
+    chances = [(reading, reading.chance(batch)) for reading in _readings(batch)]
+    if chances:
+        clue = _clue(batch, *min(chances, key=itemgetter(1)))
     if clue and batch.padding is None and _has_pattern(batch, clue.rule):
         clue = undecided(*_UNEVEN)  # the cells in the padding are not data
     yield from filter(None, [clue, _unjudged(batch, clue)])

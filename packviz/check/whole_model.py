@@ -308,12 +308,11 @@ def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading
         own = result[tuple(map(slice, size))]  # without the steps of a wider batch, on any axis
         return own.movedim(axes, (0, 1))[real]
 
-    def by_sequence(result: Tensor) -> Tensor:
-        rows = result.reshape(batch, -1, *result.shape[1:])
-        return rows[(slice(batch), slice(steps), *map(slice, size[1:]))][real]
-
-    def by_step(result: Tensor) -> Tensor:
-        rows = result.reshape(-1, batch, *result.shape[1:]).transpose(0, 1)
+    def flat_cells(result: Tensor, by_step: bool) -> Tensor:
+        order = (-1, batch) if by_step else (batch, -1)
+        rows = result.reshape(*order, *result.shape[1:])
+        if by_step:
+            rows = rows.transpose(0, 1)
         return rows[(slice(batch), slice(steps), *map(slice, size[1:]))][real]
 
     pairs = [
@@ -323,8 +322,8 @@ def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading
         for axes in pairs:
             yield partial(cells, axes=axes)
     if size and size[0] == batch * steps:
-        yield by_sequence
-        yield by_step
+        yield partial(flat_cells, by_step=False)
+        yield partial(flat_cells, by_step=True)
 
 
 def _fits(result: Tensor, size: torch.Size, shape: Padded) -> bool:

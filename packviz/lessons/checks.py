@@ -240,7 +240,9 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     The function returns the padded sequences, their lengths, and the padded tags.
     """
     from torch import Tensor, tensor  # noqa: PLC0415 - torch loads slowly
+    from torch.nn.utils.rnn import pad_sequence  # noqa: PLC0415 - torch loads slowly
 
+    pad = functools.partial(pad_sequence, batch_first=True)
     pad_sequences = "Return them first, padded with 0, and with the batch as the first dimension."
     take_lengths = "Take the lengths before you pad. Here, 0 is also a token, so count no zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
@@ -257,9 +259,9 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
             wanted = "the padded sequences, then their lengths, then the padded tags"
             return Verdict(False, f"Return three tensors: {wanted}.")
         targets: list[tuple[str, Sequence[object], str]] = [
-            ("sequences", _filled(sequences, 0), pad_sequences),
+            ("sequences", pad([*map(tensor, sequences)]).tolist(), pad_sequences),
             ("lengths", lengths, take_lengths),
-            ("tags", _filled(tags, -100), pad_tags),
+            ("tags", pad([*map(tensor, tags)], padding_value=-100).tolist(), pad_tags),
         ]
         for part, (name, target, hint) in zip(parts, targets, strict=True):
             rows = Comparison(name, part.tolist(), target)
@@ -272,11 +274,6 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
             return Verdict(False, "You have changed the tags that were given. Pad a copy of them.")
     right = "All three tensors are right, and a loss ignores the padding."
     return Verdict(True, right, [show(lengths)])
-
-
-def _filled(rows: Sequence[Lengths], value: int) -> list[list[int]]:
-    width = max(map(len, rows))
-    return [[*row] + [value] * (width - len(row)) for row in rows]
 
 
 # FLOPs and bytes (pages 07 and 09).

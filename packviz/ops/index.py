@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,26 +85,22 @@ class Route:
         return rows.index_select(0, self._cells)
 
 
-Map = Callable[..., Any]
-"""A function of tensors that returns a tensor or a tuple of tensors."""
+Map = Callable[[Tensor], Tensor]
 
 
 class _Linear(torch.autograd.Function):
-    linear: Map
+    """A map whose gradient is another map that can be differentiated, too."""
+
     transpose: Map
 
     @staticmethod
-    def forward(ctx: _Linear, call: Map, linear: Map, transpose: Map, *inputs: Tensor) -> object:
-        ctx.linear = linear
+    def forward(ctx: _Linear, x: Tensor, call: Map, transpose: Map) -> Tensor:
         ctx.transpose = transpose
-        return call(*inputs)
+        return call(x)
 
     @staticmethod
-    def backward(ctx: _Linear, *gradients: Tensor) -> tuple[object, ...]:
-        inputs = mapped(ctx.transpose, ctx.transpose, ctx.linear, *gradients)
-        if isinstance(inputs, Tensor):
-            inputs = (inputs,)
-        return None, None, None, *inputs
+    def backward(ctx: _Linear, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.transpose(gradient), None, None
 
 
 def needs_grad(x: Tensor) -> bool:
@@ -113,36 +108,22 @@ def needs_grad(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
-def mapped(call: Map, linear: Map, transpose: Map, *inputs: Tensor) -> Any:
-    """Calls an affine map so that the result can be differentiated any number of times.
-
-    Args:
-        call: the map.
-        linear: the linear part of the map.
-        transpose: the transpose of `linear`. It computes the gradients of the inputs from the
-            gradient of the result.
-        inputs: the tensors that the map takes.
-
-    Returns:
-        The result of the map, which is a tensor or a tuple of tensors.
-    """
-    if not any(map(needs_grad, inputs)):
-        return call(*inputs)
-    return _Linear.apply(call, linear, transpose, *inputs)  # type: ignore[no-untyped-call]
-
-
 def packed_rows(cells: Tensor, route: Route) -> Tensor:
     """Calls `route.pack` so that the result can be differentiated any number of times."""
-    unpack = partial(route.pad, padding_value=0.0)
-    rows: Tensor = mapped(route.pack, route.pack, unpack, cells)
+    if not needs_grad(cells):
+        return route.pack(cells)
+    unpack = partial(padded_cells, route=route, padding_value=0.0)
+    rows: Tensor = _Linear.apply(cells, route.pack, unpack)  # type: ignore[no-untyped-call]
     return rows
 
 
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
     """Calls `route.pad` so that the result can be differentiated any number of times."""
     pad = partial(route.pad, padding_value=padding_value)
-    linear = partial(route.pad, padding_value=0.0)
-    cells: Tensor = mapped(pad, linear, route.pack, rows)
+    if not needs_grad(rows):
+        return pad(rows)
+    pack = partial(packed_rows, route=route)
+    cells: Tensor = _Linear.apply(rows, pad, pack)  # type: ignore[no-untyped-call]
     return cells
 
 

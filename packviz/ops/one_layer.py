@@ -8,7 +8,6 @@ gradients.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from packviz.core.padded import Padded
 from packviz.ops import rectangles, split
 from packviz.ops.private import is_batched, kernel
 from packviz.ops.rectangles import Grid
-from packviz.ops.torch_kernels import Layer, Tensors, gradients_again, is_fused
+from packviz.ops.torch_kernels import Layer, Tensors, is_fused
 
 Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's output, and `h_n` `(D, B, P)` and `c_n` `(D, B, H)` or `None` in the grid's order."""
@@ -117,8 +116,7 @@ class _Layer(torch.autograd.Function):
         saved = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
         inputs = saved[: 3 + len(task.layer.flat)]
         if torch.is_grad_enabled() or any(map(is_batched, gradients)):
-            again = functools.partial(_packed, task)
-            return None, *gradients_again(again, inputs, gradients)
+            return None, *_gradients_again(task, inputs, gradients)
         with torch.autocast(saved[0].device.type, enabled=False):
             kept = saved[len(inputs) :]
             return None, *_backward(task, inputs, kept, gradients, ctx.needs_input_grad[1])
@@ -143,12 +141,13 @@ def _backward(
     d_weights: list[Tensor | None] = []
     each = len(kept) // layer.directions
     for direction, own in enumerate(layer.holding(weights)):
+        which = range(direction, direction + 1)
         d_cells = x.new_zeros(grid.n_cells, layer.output_size)
         if d_out is not None:
             whole = d_out.view(task.target.shape(layer.directions * layer.output_size))
             d_own = whole.chunk(layer.directions, 2)[direction]
             d_cells = grid.cells(d_own, task.target, direction).reshape(d_cells.shape)
-            is_view = grid.is_view(task.target, range(direction, direction + 1))
+            is_view = grid.is_view(task.target, which)
             fill = d_cells.index_fill if is_view else d_cells.index_fill_
             d_cells = fill(0, grid.waste, 0)
         if d_h_n is not None:
@@ -165,7 +164,6 @@ def _backward(
         if d_c is not None:
             d_c_0.append(d_c)
         if needs_input:
-            which = range(direction, direction + 1)
             joined = grid.joined(d_parts, task.source, which, 0)
             d_own_x = grid.padded(joined, task.source, which, 0, False)
             d_x = d_own_x if d_x is None else d_x.add_(d_own_x)
@@ -174,6 +172,25 @@ def _backward(
         d_weights = [None if i % len(own) == len(own) - 1 else g for i, g in enumerate(d_weights)]
     d_x = None if d_x is None else d_x.reshape(x.shape)
     return [d_x, torch.stack(d_h_0), torch.stack(d_c_0) if d_c_0 else None, *d_weights]
+
+
+def _gradients_again(
+    task: Task, inputs: Sequence[Any], gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Computes the gradients of the input, the states and the weights, differentiable again."""
+    # One input may be computed from another, such as a state from the weights. With views of the
+    # inputs, gradients reach each input only through this function, so nothing is counted twice.
+    again = torch.is_grad_enabled()
+    with torch.enable_grad(), torch.autocast(inputs[0].device.type, enabled=False):
+        own: list[Any] = [x if x is None else x.view_as(x) for x in inputs]
+        results = _packed(task, *own)
+    pairs = zip(results, gradients, strict=True)
+    used = [(out, g) for out, g in pairs if g is not None]
+    outs, given = zip(*used, strict=True)
+    sources = [x for x in own if x is not None and x.requires_grad]
+    grads = torch.autograd.grad(outs, sources, given, create_graph=again, allow_unused=True)
+    remaining = iter(grads)
+    return [next(remaining) if x is not None and x.requires_grad else None for x in own]
 
 
 def _packed(task: Task, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:

@@ -219,18 +219,25 @@ def _pack_padded(
         return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
     pays = pays and _is_plain(x, batch_first)
     if not pays:
-        packed = _packed_by_torch(x, lengths, batch_first, enforce_sorted)
-        if packed is not None:
-            return packed
+        try:
+            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+            if type(steps) is not int or packed.batch_sizes.shape[0] <= steps:
+                return packed  # also if `steps` is a tracer's number
+        except RuntimeError:  # torch may run out of memory for a length far beyond T
+            pass
     if not isinstance(lengths, Tensor):
         lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
     n = lengths.to(torch.int64)
     batch = x.shape[0 if batch_first else 1]
-    ranked, order = _ranked(n, enforce_sorted)
-    fits = x.numel() > 0 and ranked is not None and len(ranked) <= batch
+    ranked = n
+    order = None
+    fits = x.numel() > 0 and n.ndim == 1 and n.is_cpu and len(n) <= batch
     if enforce_sorted:
         fits = fits and len(n) == batch
-    if ranked is None or not fits or not indices.is_falling(ranked.tolist()):
+    elif fits:
+        # torch's own sort is not stable. The same call gives the same order of equal lengths.
+        ranked, order = torch.sort(n, descending=True)
+    if not (fits and indices.is_falling(ranked.tolist())):
         # This raises torch's error.
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     if ranked[0] > steps:
@@ -239,31 +246,6 @@ def _pack_padded(
     if not pays or len(ranked) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     return _packed_in_order(x, ranked, order, batch_first)
-
-
-def _packed_by_torch(
-    x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool
-) -> PackedSequence | None:
-    """Packs with torch's function. Returns `None` if a length may be greater than `T`."""
-    try:
-        packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-    except RuntimeError:  # torch may run out of memory for a length far beyond T
-        return None
-    steps = x.shape[1 if batch_first else 0]
-    if type(steps) is int and packed.batch_sizes.shape[0] > steps:  # not a tracer's number
-        return None
-    return packed
-
-
-def _ranked(n: Tensor, enforce_sorted: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Returns the lengths longest first, and their order. The lengths are `None` if unusable."""
-    if n.ndim != 1 or not n.is_cpu or len(n) == 0:
-        return None, None
-    if enforce_sorted:
-        return n, None
-    # torch's own sort is not stable. The same call gives the same order of equal lengths.
-    ranked, order = torch.sort(n, descending=True)
-    return ranked, order
 
 
 def _packed_in_order(
@@ -324,7 +306,9 @@ def _pad_packed(
     cells = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
     shape = (batch, steps) if is_batch_major else (steps, batch)
     x = cells.view(*shape, *data.shape[1:])
-    return _time_major(x, batch_first != is_batch_major), index.lengths.clone()
+    if batch_first != is_batch_major:
+        x = x.transpose(0, 1)
+    return x, index.lengths.clone()
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
@@ -364,7 +348,3 @@ def _wants_index(x: Tensor) -> bool:
         return x.device.type in indices.ACCELERATORS
     least = _MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS
     return x.numel() >= least
-
-
-def _time_major(x: Tensor, batch_first: bool) -> Tensor:
-    return x.transpose(0, 1) if batch_first else x

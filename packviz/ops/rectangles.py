@@ -77,6 +77,7 @@ class Grid:
         lengths: the lengths of the batch.
         sizes: for each rectangle, the numbers of time steps and sequences.
         areas: for each rectangle, the number of its cells.
+        batch_sizes: the number of sequences at each time step.
         left: for each rectangle, the number of sequences that continue after it.
         n_cells: the number of cells.
         order: `(B,)` the caller's index of each sequence of the staircase; `None` if they are in
@@ -96,8 +97,11 @@ class Grid:
         stairs = rectangles(lengths, cuts)
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable") if len(stairs) > 1 else np.arange(len(n))
-        widths = [end - start for start, end, _ in stairs]
-        counts = np.repeat([count for _, _, count in stairs], widths)  # at each time step
+        self.sizes = [(end - start, count) for start, end, count in stairs]
+        self.areas = [steps * count for steps, count in self.sizes]
+        widths, heights = zip(*self.sizes, strict=True)
+        counts = np.repeat(heights, widths)
+        self.batch_sizes = counts.tolist()
         step = np.repeat(np.arange(len(counts)), counts)
         rank = np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
         self._step = step
@@ -108,9 +112,7 @@ class Grid:
         last = np.empty_like(n)
         last[rank[ends]] = ends
         self.lengths = tuple(lengths)
-        self.sizes = [(b - a, count) for a, b, count in stairs]
-        self.areas = [(b - a) * count for a, b, count in stairs]
-        self.left = [count for _, _, count in stairs[1:]] + [0]
+        self.left = [count for _, count in self.sizes[1:]] + [0]
         self.n_cells = len(step)
         waste = np.flatnonzero(~self._is_real)
         self._device = device
@@ -126,11 +128,6 @@ class Grid:
     def without_waste(cls, lengths: Sequence[int], device: torch.device) -> Grid:
         """Returns the staircase with the fewest cells. They are in the order of the packed data."""
         return cls(lengths, every_cut(lengths), device)
-
-    @functools.cached_property
-    def batch_sizes(self) -> list[int]:
-        """The number of sequences at each time step."""
-        return [count for steps, count in self.sizes for _ in range(steps)]
 
     @functools.cached_property
     def before(self) -> Tensor:

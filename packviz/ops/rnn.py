@@ -21,8 +21,8 @@ from packviz.core.validation import kind_of
 from packviz.ops.arguments import require_features, require_padded, require_rnn
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
-from packviz.ops.running import State, _as_state, _run
-from packviz.ops.torch_kernels import flat_names
+from packviz.ops.running import State, _as_state, _run, as_tuple
+from packviz.ops.torch_kernels import Tensors, flat_names
 
 
 class WithLengths(nn.RNNBase):
@@ -137,8 +137,8 @@ class WithLengths(nn.RNNBase):
         self, x: Tensor, lengths: Tensor, hx: State | None, width: int, padding_value: float
     ) -> tuple[Tensor, State]:
         require_features(self, x.shape, self.batch_first)
-        weights: list[Tensor] = [getattr(self, name) for name in flat_names(self)]
-        states = _as_list(hx)
+        weights: Tensors = [getattr(self, name) for name in flat_names(self)]
+        states: Tensors = as_tuple(hx)
         if torch.onnx.is_in_onnx_export():
             return _in_onnx(self, x, lengths, states, weights, width, padding_value)
         device = x.device.type
@@ -274,7 +274,7 @@ _KINDS: dict[str, type[WithLengths]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RN
 
 def _refuse_lengths(hx: State | None) -> None:
     """Raises an error for lengths in place of the initial state."""
-    for state in _as_list(hx):
+    for state in as_tuple(hx):
         if not isinstance(state, Tensor) or not state.is_floating_point():
             raise TypeError(
                 "hx must contain only floating-point tensors; to pass lengths, name them, as in"
@@ -282,15 +282,7 @@ def _refuse_lengths(hx: State | None) -> None:
             )
 
 
-def _as_list(states: State | None) -> list[Tensor]:
-    if states is None:
-        return []
-    return list(states) if isinstance(states, (tuple, list)) else [states]
-
-
-def _divided(
-    states: list[Tensor], weights: list[Tensor], parts: int
-) -> list[tuple[list[Tensor], list[Tensor]]]:
+def _divided(states: Tensors, weights: Tensors, parts: int) -> Sequence[tuple[Tensors, Tensors]]:
     """Divides states and weights into those of each part, such as a layer."""
     size = len(weights) // parts
     chunks = [state.chunk(parts) for state in states]
@@ -313,7 +305,7 @@ _Settings = tuple[str, bool, bool, bool, int, int, float]
 """The operator's arguments after `n_states` (see `_ARGUMENTS`)."""
 
 
-def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
+def _recording(x: Tensor, states: Tensors, weights: Tensors) -> int:
     """Returns the gradients to record a graph for: none, all, or all but that of `x`."""
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return _RESULTS_ONLY
@@ -363,7 +355,7 @@ def _results(
     hx = _as_state(tensors[:n_states]) if n_states else None
     with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
         output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, width, settings[6])
-    return [output, *_as_list(final)]
+    return [output, *as_tuple(final)]
 
 
 class _Recording:
@@ -445,18 +437,16 @@ def _forward(
 def _shapes(
     x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    mode, bias, batch_first, bidirectional, _, steps, _ = settings
-    weights = tensors[n_states:]
-    batch = Padded.of(x.shape, batch_first)._replace(steps=steps)
-    hidden_size = weights[0].shape[0] // GATES.get(mode, 1)
-    size = weights[1].shape[1]
-    features = (1 + bidirectional) * size
-    rows = len(weights) // (2 + 2 * bias + (size != hidden_size))
-    output = x.new_empty(batch.shape(features))
+    rnn = _with_weights(tensors[n_states:], settings)
+    batch = Padded.of(x.shape, rnn.batch_first)._replace(steps=settings[5])
+    directions = 1 + rnn.bidirectional
+    rows = rnn.num_layers * directions
+    size = rnn.proj_size or rnn.hidden_size
+    output = x.new_empty(batch.shape(directions * size))
     h_n = x.new_empty(rows, batch.batch, size)
     c_n = x.new_empty(0)
-    if mode == "LSTM":
-        c_n = x.new_empty(rows, batch.batch, hidden_size)
+    if rnn.mode == "LSTM":
+        c_n = x.new_empty(rows, batch.batch, rnn.hidden_size)
     return output, h_n, c_n, torch.empty(0)
 
 
@@ -522,8 +512,8 @@ def _in_onnx(
     rnn: WithLengths,
     x: Tensor,
     lengths: Tensor,
-    states: list[Tensor],
-    weights: list[Tensor],
+    states: Tensors,
+    weights: Tensors,
     width: int,
     padding_value: float,
 ) -> tuple[Tensor, State]:
@@ -555,7 +545,7 @@ def _in_onnx(
 
 
 def _layer_in_onnx(
-    rnn: WithLengths, x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor]
+    rnn: WithLengths, x: Tensor, lengths: Tensor, states: Tensors, weights: Tensors
 ) -> list[Tensor]:
     """Returns the output `(T, B, D·H)` and the final states of one layer."""
     kind = rnn.mode.partition("_")[0]

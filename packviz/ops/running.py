@@ -286,11 +286,14 @@ class _Batch(NamedTuple):
     @property
     def states(self) -> tuple[Tensor, ...]:
         """The initial state as a tuple."""
-        return () if self.hx is None else _as_tuple(self.hx)
+        return as_tuple(self.hx)
 
 
-def _as_tuple(states: State) -> tuple[Tensor, ...]:
-    return states if isinstance(states, tuple) else (states,)
+def as_tuple(states: State | None) -> tuple[Tensor, ...]:
+    """Returns the tensors of a state; none for `None`."""
+    if states is None:
+        return ()
+    return tuple(states) if isinstance(states, (tuple, list)) else (states,)
 
 
 def _as_state(states: Tensors) -> State:
@@ -383,9 +386,9 @@ def _with_empty(batch: _Batch, method: Method) -> tuple[Tensor, State]:
     how = source.batch_first, max(1, width), batch.padding_value
     out, final = _run(batch.rnn, x, n, batch.hx, method, *how)
     out = out.index_fill(at, empty, batch.padding_value).narrow(time, 0, width)
-    states = batch.states or _as_tuple(_zeros(batch.rnn, batch.x, source.batch))
+    states = batch.states or as_tuple(_zeros(batch.rnn, batch.x, source.batch))
     finals = []
-    for s, h in zip(_as_tuple(final), states, strict=True):
+    for s, h in zip(as_tuple(final), states, strict=True):
         finals.append(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)))
     return out, _as_state(finals)
 
@@ -513,7 +516,7 @@ def _kernel(
     training = rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
         dropout = 0.0
-        training = any(t.requires_grad for t in (data, *_as_tuple(hx), *weights))
+        training = any(t.requires_grad for t in (data, *as_tuple(hx), *weights))
     options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
     if isinstance(how, bool):
         out, *final = kernel(rnn.mode)(data, hx, *options, how)
@@ -524,7 +527,7 @@ def _kernel(
 
 def _selected(states: State, order: Tensor | None) -> State:
     """Returns the states with the sequences in the given order."""
-    return _as_state([one_layer.selected(state, order) for state in _as_tuple(states)])
+    return _as_state([one_layer.selected(state, order) for state in as_tuple(states)])
 
 
 def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
@@ -540,7 +543,7 @@ def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     """Runs all layers in turn."""
     rnn = batch.rnn
     given = [one_layer.selected(state, grid.order) for state in batch.states]
-    states = given or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    states = given or as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
     h_0 = states[0]
     c_0 = states[1] if len(states) > 1 else None
     directions = 2 if rnn.bidirectional else 1

@@ -36,7 +36,7 @@ def forward(
     if c is not None:
         projection = weights[-1] if layer.is_projected else None
         y, *kept = _lstm(grid, weights, biases, projection, cells, h, c)
-        return [y], kept[0].index_select(0, grid.last), [cells, h, c, y, *kept]
+        return [y], kept[0].index_select(0, grid.last), [cells, h, y, c, *kept]
     if layer.mode == "GRU":
         y, *kept = _gru(grid, weights, biases, cells, h)
     else:
@@ -54,20 +54,17 @@ def backward(
     needs_input: bool,
 ) -> Backward:
     """Computes the gradients of what `forward` takes. It overwrites `dy` and `d_ended`."""
-    cells, h, *saved = kept
+    cells, h, y, *saved = kept
     dh = torch.zeros_like(h)
     of_input, of_state = weights[:2]
     inner = None  # the gradient of the state's share of the last gate, if that differs
     last: list[Tensor] = []
     if d_ended is not None:
         projection = weights[-1] if layer.is_projected else None
-        c, y, *saved = saved
-        d_gates, last = _lstm_back(grid, of_state, projection, c, saved, dy, dh, d_ended)
+        d_gates, last = _lstm_back(grid, of_state, projection, saved, dy, dh, d_ended)
     elif layer.mode == "GRU":
-        y = saved[0]
-        d_gates, inner = _gru_back(grid, of_state, h, saved, dy, dh)
+        d_gates, inner = _gru_back(grid, of_state, h, y, saved, dy, dh)
     else:
-        y = saved[0]
         d_gates = _rnn_back(grid, of_state, y, dy, dh, layer.mode == "RNN_RELU")
     d_state = d_gates.t() @ _before(grid, h, y)
     d_state_bias = d_gates.sum(0)
@@ -78,9 +75,11 @@ def backward(
     return d_cells, dh, d_ended, [d_gates.t() @ cells, d_state, *biases, *last]
 
 
-def _input_gates(cells: Tensor, of_input: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns the input's share of the gates, `(N, G · H)`."""
-    return cells @ of_input.t() if bias is None else torch.addmm(bias, cells, of_input.t())
+def _input_gates(cells: Tensor, of_input: Tensor, biases: Tensors) -> Tensor:
+    """Returns the input's share of the gates, `(N, G · H)`, with two biases or none."""
+    if not biases:
+        return cells @ of_input.t()
+    return torch.addmm(biases[0] + biases[1], cells, of_input.t())
 
 
 def _before(grid: Grid, first: Tensor, states: Tensor) -> Tensor:
@@ -103,7 +102,7 @@ def _rnn(
     h: Tensor,
     is_relu: bool,
 ) -> list[Tensor]:
-    y = _input_gates(cells, weights[0], biases[0] + biases[1] if biases else None)
+    y = _input_gates(cells, weights[0], biases)
     of_state = weights[1].t()
     activate = torch.relu_ if is_relu else torch.tanh_
     for n, step in _along(grid, y):
@@ -123,12 +122,11 @@ def _rnn_back(
 
 def _gru(grid: Grid, weights: Tensors, biases: Tensors, cells: Tensor, h: Tensor) -> list[Tensor]:
     size = h.shape[1]
-    bias = None
     inner_bias = cells.new_zeros(())
     if biases:
         outer_bias, inner_bias = biases[1].split_with_sizes([2 * size, size])
-        bias = biases[0] + torch.cat([outer_bias, torch.zeros_like(inner_bias)])
-    gates = _input_gates(cells, weights[0], bias)
+        biases = biases[0], torch.cat([outer_bias, torch.zeros_like(inner_bias)])
+    gates = _input_gates(cells, weights[0], biases)
     # inner is the state's share of the gate n, before r scales it.
     y, inner = gates.new_empty(2, len(cells), size)
     of_state = weights[1].t()
@@ -146,9 +144,9 @@ def _gru(grid: Grid, weights: Tensors, biases: Tensors, cells: Tensor, h: Tensor
 
 
 def _gru_back(
-    grid: Grid, of_state: Tensor, h: Tensor, kept: Tensors, dy: Tensor, dh: Tensor
+    grid: Grid, of_state: Tensor, h: Tensor, y: Tensor, kept: Tensors, dy: Tensor, dh: Tensor
 ) -> tuple[Tensor, Tensor]:
-    y, gates, inner = kept
+    gates, inner = kept
     r, z, n_gate = gates.chunk(3, 1)
     d_gates = torch.empty_like(gates)
     three = d_gates.view(len(y), 3, -1)
@@ -174,7 +172,7 @@ def _lstm(
     c: Tensor,
 ) -> list[Tensor]:
     size = c.shape[1]
-    gates = _input_gates(cells, weights[0], biases[0] + biases[1] if biases else None)
+    gates = _input_gates(cells, weights[0], biases)
     states, bent, hidden = gates.new_empty(3, len(cells), size)  # c, tanh(c), o · tanh(c)
     y = hidden if projection is None else gates.new_empty(len(cells), h.shape[1])
     i, f, n_gate, o = gates.chunk(4, 1)
@@ -196,13 +194,12 @@ def _lstm_back(
     grid: Grid,
     of_state: Tensor,
     projection: Tensor | None,
-    c: Tensor,
     kept: Tensors,
     dy: Tensor,
     dh: Tensor,
     dc: Tensor,
 ) -> tuple[Tensor, list[Tensor]]:
-    states, gates, bent = kept
+    c, states, gates, bent = kept
     i, f, n_gate, o = gates.chunk(4, 1)
     d_gates = torch.empty_like(gates)
     four = d_gates.view(len(gates), 4, -1)

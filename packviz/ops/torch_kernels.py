@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -103,32 +103,3 @@ def in_one_piece(weights: Tensors) -> Tensors:
     flat = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_zeros(missing)])
     parts = flat.split_with_sizes([*sizes, missing])
     return [part.view_as(weight) for part, weight in zip(parts, weights, strict=False)]
-
-
-def gradients_again(
-    function: Callable[..., Sequence[Tensor | None]],
-    inputs: Sequence[Tensor | None],
-    gradients: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """Computes a function's gradients in a `backward` method, differentiable again.
-
-    Args:
-        function: a function that recomputes the results from the inputs, using only operators that
-            can be differentiated repeatedly.
-        inputs: the inputs of the function.
-        gradients: the gradients of the function's results.
-    """
-    # One input may be computed from another, such as a state from the weights. With views of the
-    # inputs, gradients reach each input only through this function, so nothing is counted twice.
-    again = torch.is_grad_enabled()
-    device = next(x.device.type for x in inputs if x is not None)
-    with torch.enable_grad(), torch.autocast(device, enabled=False):
-        own = [x if x is None else x.view_as(x) for x in inputs]
-        results = function(*own)
-    pairs = zip(results, gradients, strict=True)
-    used = [(out, g) for out, g in pairs if out is not None and g is not None]
-    outs, given = zip(*used, strict=True)
-    sources = [x for x in own if x is not None and x.requires_grad]
-    grads = torch.autograd.grad(outs, sources, given, create_graph=again, allow_unused=True)
-    remaining = iter(grads)
-    return [next(remaining) if x is not None and x.requires_grad else None for x in own]

@@ -132,15 +132,14 @@ def save(picture: Drawing, path: str | Path) -> None:
     Raises:
         ValueError: the file cannot be written, or its suffix is unknown.
     """
+    _require_folder(path)
     try:
         picture.save(path)
     except OSError as error:
-        folder = Path(path).parent
-        reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
-        raise ValueError(f"cannot write {path}: {reason}") from None
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _require_folder(path: str) -> None:
+def _require_folder(path: str | Path) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {folder}")

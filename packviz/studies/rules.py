@@ -389,14 +389,10 @@ def _summaries(point: Point, device: str, settings: Data) -> Data:
     for which in PASSES:
         timing = timed(partial(_both, point, which, device), device, settings, warmup=1)
         ratio = timing.ratio(PACKED, PADDED)
-        values = [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)]
+        # Four significant digits are enough.
+        values = [float(f"{value:.4g}") for value in (ratio.value, ratio.low, ratio.high)]
         summaries[which] = {"ratio": values, "rounds": ratio.rounds, "faults": timing.faults}
     return summaries
-
-
-def _digits(value: float) -> float:
-    """Rounds a number to four significant digits."""
-    return float(f"{value:.4g}")
 
 
 STUDY = Study(

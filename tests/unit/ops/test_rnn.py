@@ -377,7 +377,7 @@ def test_quantisation_says_that_it_passes_by():
 def test_opcheck(kind, states):
     rnn = build(kind, num_layers=2, bidirectional=True, batch_first=states)
     x, n, hx = batch(rnn, [4, 2], more=1, states=states)
-    states = rnns._as_list(hx)
+    states = rnns.as_tuple(hx)
     settings = rnn.mode, True, rnn.batch_first, True, 2, 5, 0.0
     tensors = [*states, *rnn.parameters()]
     torch.library.opcheck(OPERATORS.forward.default, (x, n, tensors, len(states), *settings))
