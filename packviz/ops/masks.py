@@ -35,7 +35,6 @@ from packviz.core.layout import (
 from packviz.core.padded import Padded, is_constant, is_on_side, order
 from packviz.core.util import warn
 from packviz.core.validation import kind_of, one_of, require_none, require_plain
-from packviz.ops.private import is_transformed
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -683,8 +682,13 @@ def is_tracing() -> bool:
 def _is_readable(n: Tensor) -> bool:
     """Returns whether values can be read: on the CPU, and not compiled, traced or transformed."""
     is_recorded = torch.compiler.is_compiling() or is_tracing()
-    is_plain = n.device.type == "cpu" and type(n) is Tensor and not is_recorded
-    return is_plain and not is_transformed(n)
+    if is_recorded or not n.is_cpu or type(n) is not Tensor:
+        return False
+    try:
+        n.data_ptr()
+    except RuntimeError:  # a transform of torch.func has wrapped it
+        return False
+    return True
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:

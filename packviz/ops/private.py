@@ -272,12 +272,3 @@ def unpacking_wider(steps: int) -> Iterator[None]:
 
     with patch.object(torch._VF, "_pad_packed_sequence", wider):
         yield
-
-
-# Transforms of functions, such as `torch.func.grad`.
-
-
-def is_transformed(tensor: Tensor) -> bool:
-    """Returns whether a transform of `torch.func` has wrapped a tensor, so that it has no data."""
-    is_wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    return is_wrapped
