@@ -257,10 +257,10 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
         raise TypeError(
             f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}"
         )
-    for name, value in zip(("predictions", "targets"), tensors, strict=False):
-        require_plain(name, value)
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {kind_of(value)}")
+    require_plain("predictions", tensors[0])
+    require_plain("targets", tensors[1])
+    if not isinstance(tensors[1], Tensor):
+        raise TypeError(f"targets must be a tensor, got {kind_of(tensors[1])}")
     shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
     leading = {shape[:2] for shape in shapes}
     if len(leading) > 1 or len(shapes[0]) < 2:
@@ -681,8 +681,7 @@ def is_tracing() -> bool:
 
 def _is_readable(n: Tensor) -> bool:
     """Returns whether values can be read: on the CPU, and not compiled, traced or transformed."""
-    is_recorded = torch.compiler.is_compiling() or is_tracing()
-    if is_recorded or not n.is_cpu or type(n) is not Tensor:
+    if torch.compiler.is_compiling() or is_tracing() or not n.is_cpu or type(n) is not Tensor:
         return False
     try:
         n.data_ptr()
