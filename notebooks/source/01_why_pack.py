@@ -21,7 +21,7 @@
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
 # padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then go back to 3,
 # 5, 2 and 4, and press *Pack it*. Packing keeps only the *real* cells, those that hold data. How many are left? (Never
-# mind their order, and the lists of numbers. Notebook 02 takes them apart.)
+# mind their order or the lists of numbers. Notebook 02 takes them apart.)
 
 # %%
 import packviz as pv
@@ -73,7 +73,7 @@ print(f"median width: {median(batch.max_len for batch in as_they_come):.0f} step
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
-# Real text is not kinder. A typical batch is 33 steps wide, three times as wide as a typical sentence is long. One
+# Real text is not kinder. A typical batch is 33 steps wide, three times the length of a typical sentence. One
 # long sentence among 32 is enough, and nearly every batch has one. **64 % of the cells are padding.** For each word
 # that somebody wrote, the batch holds almost two that nobody did.
 #
@@ -201,10 +201,10 @@ for name, state in states.items():
 # Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
-# How can nothing do so much? Nothing tells an LSTM what is padding. (`padding_idx=0` keeps that vector at zero, and the
-# LSTM does not know of it.) To it, a vector of zeros is a word like any other. The word itself adds nothing, because
-# any weight times zero is zero. But the old state and the biases are still there. From these, the gates let go of a
-# part of the old state, and something new is added. So each blank word rewrites a part of the memory.
+# How can nothing do so much? Nothing tells an LSTM what is padding. (`padding_idx=0` keeps the vector of the padding at
+# zero, but the LSTM does not know that.) To the LSTM, a vector of zeros is a word like any other. The word itself adds
+# nothing, because any weight times zero is zero. But the old state and the biases are still there. From these, the
+# gates let go of a part of the old state, and something new is added. So each blank word rewrites a part of the memory.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,

@@ -251,7 +251,7 @@ print("tags of row 1:", padded[:, 1].tolist())
 
 # %% [markdown]
 # A `(2, 6)` tensor went in, and a `(5, 2)` tensor came out. And look at row 1. Its tags are 0, 1 and 0. The two zeros
-# after them were −100, and nothing tells them from a tag. Three things have changed on the way:
+# after them were −100, and nothing distinguishes them from real tags. Three things have changed on the way:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.

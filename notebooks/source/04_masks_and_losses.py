@@ -7,7 +7,8 @@
 # less than half the loss of the second. Same data, same weights at the start, same optimiser: their code differs in one
 # line. Whose model would you ship?
 #
-# After this page, you can answer that, and keep the padding out of a loss and of the layers that read it.
+# After this page, you can answer that, and you can keep the padding out of your losses, and out of every layer that
+# would read it.
 #
 # Time: 20 minutes.
 #
@@ -89,8 +90,8 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
 # Wrong by 0.5 wherever it matters, and the loss is 0.175. Both losses have the same sum of squared errors. But a plain
-# mean divides it by 20, the number of all cells, instead of by 14. So it reports 14/20 of 0.25, and here every gradient
-# is too small by the same factor. The next batch has another factor.
+# mean divides this sum by all 20 cells, and not by the 14 real ones. So it reports 14/20 of 0.25, and here every
+# gradient is too small by the same factor. The next batch has another factor.
 #
 # The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only
 # the real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which suits `F.cross_entropy`: it looks
@@ -210,9 +211,9 @@ assert all(((tokens == 0) == ~pv.real_mask(n)).all() for tokens, _, n in batches
 # %% [markdown]
 # Ship the model whose loss is more than twice as high.
 #
-# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. So the
-# curve that this colleague sees is the lowest of the three. At the real words, the same model needs six epochs to reach
-# 0.34. The other needed four. (Two other seeds agree, and so do sentences that neither model has seen.)
+# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. So the curve
+# of the colleague without a mask is the lowest of the three. At the real words, the same model needs six epochs to
+# reach 0.34. The other needs only four. (Two other seeds agree, and so do sentences that neither model has seen.)
 #
 # And the factor is not to blame. If we multiply the masked loss by each batch's share of real cells, its loss at the
 # real words still comes down to 0.29. It is the padding itself: about two in three terms of a gradient ask the model to
@@ -294,7 +295,7 @@ for b, length in enumerate(lengths):
 #
 # Some data arrive with NaN in the padding. From such data, we learn one weight `w`, so that `w · measured` comes close
 # to 1. There are two ways to keep NaN out of the loss. *Late*: we compute the squared error everywhere, and let
-# `torch.where` replace it by 0 in the padding. *Early*: we fill the padding first, and then take the real cells.
+# `torch.where` replace it with 0 in the padding. *Early*: we fill the padding first, and then take the real cells.
 
 # %%
 measured = target.masked_fill(~mask, float("nan"))

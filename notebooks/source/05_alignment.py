@@ -130,7 +130,7 @@ pv.draw.Aligned.of(guessed, [4], title="The shifted row, with wrong cells framed
 # two dry days, and the two wet ones are dry. Not one of the four cells is right.
 #
 # Yet such code often works. When is the guess right? In the panel, choose where the padding is, where it should go,
-# and where the data contains zeros.
+# and where the data contain zeros.
 
 # %%
 from packviz.panels import AlignPanel

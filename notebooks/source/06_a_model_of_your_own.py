@@ -307,8 +307,8 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 # %% [markdown]
 # 32 % or 99 %, for one and the same tagger! A third of the cells are words, and 97 % of a third is 32 %. In the
 # padding, `pad_packed_sequence` leaves zeros. So the linear layer gives the same tag to every cell there. If it is 0,
-# like the label there, all the padding counts as right, and that adds 67 %. If not, it adds nothing. The right number
-# is `(head(output).argmax(2) == tags)[mask].float().mean()`.
+# like the label there, all the padding counts as right, and that adds 67 %. If not, the padding adds nothing. The right
+# number is `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
 # A wrong summary, a wrong order, a wrong count: torch objects to none of them. Other mistakes sit in the batch,
 # before any model reads it.

@@ -213,7 +213,7 @@ x.requires_grad = False
 # ## Does the clock agree?
 #
 # A packed batch shrinks wherever a sequence ends. How often it does so makes no difference to the count. Perhaps it
-# does to the clock. So we take four batches of 256 sequences, padded to 256 steps, with 2, 4, 16 and 256 distinct
+# makes one to the clock. So we take four batches of 256 sequences, padded to 256 steps, with 2, 4, 16 and 256 distinct
 # lengths.
 
 # %%
@@ -279,9 +279,9 @@ from packviz.studies import methods
 methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
-# Eight batches of 44, and all eight have a lot of padding. So it does happen: on one, packing takes little more than
-# half the time. <!-- recorded --> Now look at the other row of each batch. In training, no clear gain is left. Not on
-# these eight, and not on any of the 44. <!-- recorded -->
+# Eight of the 44 batches, and all eight have a lot of padding. So it does happen: on one, packing takes little more
+# than half the time. <!-- recorded --> Now look at the other row of each batch. In training, no clear gain is left. Not
+# on these eight, and not on any of the 44. <!-- recorded -->
 #
 # So with torch's own functions on this CPU, training takes back what the forward pass gains. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why, and [notebook 11](11_should_you_pack.ipynb) lets you test your own

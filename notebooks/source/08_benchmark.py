@@ -4,7 +4,7 @@
 # **How long do packing and padding take, forward and backward, on your machine?**
 #
 # Your colleague has timed packing on a laptop, and shrugs. You have timed it on your server, and cannot believe the
-# number. So you run the same cell once more, and now the number is a third smaller. Who is right, and what would
+# number. So you run the same code once more, and now the number is a third smaller. Who is right, and what would
 # convince either of you?
 #
 # After this page, you can time two methods so that even your colleague believes the result.
@@ -148,8 +148,8 @@ ask("twice the length")
 forum.chart(machines, "time").chart()
 
 # %% [markdown]
-# On this CPU, padded training stays near slope 1. From end to end, packed training in B is a little steeper than
-# slope 2. But it does not climb evenly.
+# On this CPU, padded training stays near slope 1. From end to end, the line of packed training in B is a little steeper
+# than slope 2. But it does not climb evenly.
 #
 # There is a cliff. Look at B between 224 and 256 steps. One seventh more time steps, and a packed training step takes
 # nearly three times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code,

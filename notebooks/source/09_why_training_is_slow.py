@@ -171,7 +171,7 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # ## Would buckets help?
 #
 # Many people put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer
-# distinct lengths, and that makes pad cheaper. It might even help the LSTM, because for *equal* lengths, torch 2.13
+# distinct lengths, and that makes pad cheaper. It might help the LSTM, too, because for *equal* lengths, torch 2.13
 # runs even a packed LSTM in the fused kernel. How equal is equal enough? Take 64 sequences of 65 steps, and shorten
 # *one* of them by *one* step.
 
@@ -402,16 +402,16 @@ if platform.libc_ver()[0] == "glibc":
 # </details>
 #
 # No setting touches the first two causes. Without page faults, the large packed step still takes over ten times as long
-# as the padded one. <!-- recorded --> For the rest, the code has to change.
+# as the padded one. <!-- recorded --> To remove these two, the code has to change.
 #
 # ## What can you do?
 #
 # From the least effort to the most:
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 KiB). Watch the memory.
-# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer, its scores to the loss, and pack
-#   the tags in the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`, pad's backward
-#   pass never runs.)
+# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the layer's scores to the
+#   loss, and pack the tags in the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`,
+#   pad's backward pass never runs.)
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a

@@ -291,8 +291,9 @@ assert torch.equal(through, torch.ones_like(c))  # the gradient of c, too, passe
 # not. We can look.
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
-# NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell,
-# NaN would get into the gradients, and the comparison would fail. In so small a batch, no cut pays, so we ask for two.
+# NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell, NaN
+# would get into the gradients, and the comparison would fail. In so small a batch, no cut pays, and `run` would make
+# none. So we ask for two.
 
 
 # %% jupyter={"source_hidden": true}
@@ -447,8 +448,8 @@ for mode in ("LSTM", "GRU", "RNN"):
 #
 # `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run` calls it with packed data.
 #
-# If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which usually gains
-# something, but hardly anything in the longest batches.
+# If you cannot change a program, call `pv.patch_torch()` before it runs. It then uses the drop-in, which usually saves
+# some time, but hardly any in the longest batches.
 #
 # </details>
 #

@@ -140,7 +140,7 @@ assert lengths[-1] < lengths[0] / 10
 # %% [markdown]
 # Far apart, and neither is wrong. A language model is usually trained on the mean over tokens; for a classifier of
 # reviews, you may want each review to count once. So choose, and say which one you chose. The mean of means is a
-# third thing. In it, a token's weight depends on who happens to sit in the same half, and nobody wants that. For a
+# third thing. In it, a token's weight depends on which sequences happen to share its half, and nobody wants that. For a
 # mean over documents, the cure has the same form: each part adds the sum of its documents' losses, divided by the
 # number of *all* documents.
 #

@@ -119,12 +119,12 @@ padded
 
 # %% [markdown]
 # Look at the middle column. We packed nothing, and set no rare option. This is `nn.LSTM`, perhaps the best-known layer
-# for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Of the two, only the
+# for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Of our two tools, only the
 # deprecated one can.
 #
 # There are two ways to ask `torch.export` for an open T. `check_static` used the polite one: open, if possible. Then a
-# fixed T is no error until the graph meets another. The strict way is to declare T by name, as we did on Friday. Does
-# `torch.export` speak up now?
+# fixed T raises no error until the graph meets another T. The strict way is to declare T by name, as we did on Friday.
+# Does `torch.export` speak up now?
 
 # %%
 try:
@@ -265,8 +265,8 @@ thrifty
 #
 # - **Another T** (✗ wrong): five words stand in eight steps. Now there is padding, so the model packs. The graph does
 #   not, and the scores differ.
-# - **Another B** (✓): more or fewer reviews have five words, in five steps. There is no padding, so nobody packs, and
-#   the scores agree.
+# - **Another B** (✓): more or fewer reviews have five words, in five steps. There is no padding, so neither the model
+#   nor the graph packs, and their scores agree.
 #
 # So the cross under T is not about T at all, and the tick under B is luck. Only a test *with* padding catches such a
 # graph.
@@ -310,10 +310,11 @@ packing
 #
 # <details><summary>Why does <em>onnx_legacy</em> refuse, and what if the model pads again?</summary>
 #
-# It exported the classifier with the `if`, because its example never packed. Now it has packing to translate, which it
-# can do only for a model that pads again. If yours does, as the ten lines do, give `pad_packed_sequence` the argument
-# `total_length=x.size(0)`. Then *onnx_legacy* is right for all three questions. Without it, the file returns outputs of
-# another size than the model's, and raises no error. The three newer tools still refuse.
+# It exported the classifier with the `if`, because in the example, which has no padding, the model never packed. Now it
+# has packing to translate, which it can do only for a model that pads again. If yours does, as the ten lines do, give
+# `pad_packed_sequence` the argument `total_length=x.size(0)`. Then *onnx_legacy* gets a ✓ for all three questions.
+# Without it, the file returns outputs of another size than the model's, and raises no error. The three newer tools
+# still refuse.
 #
 # </details>
 #
@@ -447,8 +448,8 @@ assert recorded.timing(point).rounds == 21
 # %% [markdown]
 # ## Can Friday be saved?
 #
-# Back to Friday's tagger. Its LSTM becomes ours, and gets the lengths. (In a model that packs, this one line replaces
-# pack, LSTM and pad.)
+# Back to Friday's tagger. Its LSTM becomes ours, and gets the lengths. (In a model that packs, the line that calls our
+# LSTM replaces pack, LSTM and pad.)
 
 
 # %%
@@ -481,7 +482,7 @@ print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, 
 # And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN, each with an input for lengths.
 # packviz tells the exporter to write these instead of its own operator. (This needs torch 2.8 or newer, and does not
 # work with `proj_size`.) So the service does not need packviz. A file from `torch.export.save` is different: it keeps
-# the custom operator. So `import packviz` before you load one.
+# the custom operator. So `import packviz` before you load such a file.
 #
 # What did the exporter know on Friday? That its graph was good for five steps only. It even wrote that down, where
 # nobody looks. Now you know where to look, and what to ask: other lengths, another T, another B.
@@ -556,9 +557,9 @@ checks.separate_tests(my_tests)
 # The ticks of `Sorted` and `Unsorted` hold only for batches whose longest sequence is as long as the example's,
 # because neither passes `total_length`. (And *onnx_legacy* refuses `FinalStates`, as it refused our classifier.)
 #
-# To mend `UsedByMax`, pad the output before you take the maximum. But then the maximum may be a 0 from the padding.
-# So fill the padding with −∞ first, as `MaxOfPadded` does, with `masked_fill`. (Don't use `padding_value`, which the
-# legacy ONNX exporter ignores: [pytorch#28423](https://github.com/pytorch/pytorch/issues/28423).)
+# To mend `UsedByMax`, pad the output before you take the maximum. But then the maximum may be a 0 from the padding. So
+# fill the padding with −∞ first, as `MaxOfPadded` does, with `masked_fill`. (Don't use `padding_value`, which
+# *onnx_legacy* ignores: [pytorch#28423](https://github.com/pytorch/pytorch/issues/28423).)
 #
 # </details>
 

@@ -291,8 +291,8 @@ assert min(from_alone(rotated, position, causal) for position in (positions, run
 # - **Rotary positions.** With plain rotary positions (RoPE), only differences between positions count. So under a
 #   document mask, they work without a restart, up to rounding. RoPE that adapts to the row's length
 #   needs one.
-# - **Labels.** In Hugging Face's models, which shift the labels themselves, the −100 belongs at each document's *first*
-#   token. (Some let an end-of-text token predict the first token of the next document, on purpose.)
+# - **Labels.** Hugging Face's models shift the labels for you, so there the −100 belongs at each document's *first*
+#   token. (Some people let an end-of-text token predict the first token of the next document, on purpose.)
 # - **Packed rows.** A document mask works on packed rows, too. Only kernels that take `cu_seqlens` need flat ones.
 #
 # </details>

@@ -544,7 +544,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 #
 # ### 21. batch_sizes are not lengths
 #
-# Two sequences have 3 steps and 1 step, but `batch_sizes` contains other numbers. In the picture, the sequences are abc
+# One sequence has 3 steps, and the other has 1, but `batch_sizes` is not [3, 1]. In the picture, the sequences are abc
 # and x.
 
 # %%
@@ -673,8 +673,8 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # - **"There is no error, so it is right."** Entries 1 to 9 give wrong results without an error. Before you train,
 #   draw one batch with `pv.show(x, lengths)`, which shows lengths that do not fit x, as in entries 1 and 3. It cannot
 #   show what you do with the batch later, as in 2 and in 6 to 9.
-# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and where they cannot decide,
-#   it tries to say so. Give it the padded batch, before any layer changes the padding. Here are two batches that do not
+# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data. If these leave a doubt, it
+#   tries to say so. Give it the padded batch, before any layer changes the padding. Here are two batches that do not
 #   show enough. The first fits its lengths whether you read it batch first or time first. The second is *undecided*,
 #   because dropout has changed its padding:
 
