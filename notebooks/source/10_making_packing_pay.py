@@ -251,9 +251,11 @@ for weight in (10, 100):
 # </details>
 #
 # So c survives, and so does its gradient, which passes through the padding unchanged, because f = 1. (h does not
-# survive, but we gather it at the last real step.) And a reverse direction, which would meet the padding *first*? Our
-# staircase needs the padding at the end. So before it runs, an index turns each sequence round (`d0 d1 · ·` becomes `d1
-# d0 · ·`), and afterwards it turns the outputs back. Now the padding comes last in both directions.
+# survive, but we gather it at the last real step.)
+#
+# One thing is left: a reverse direction, which would meet the padding *first*. But it is nothing else than a forward
+# direction on sequences that are turned round. So an index turns each sequence round, and leaves its padding at the
+# end: `d0 d1 · ·` becomes `d1 d0 · ·`. The kernel runs forward on that, and the index turns the outputs back.
 #
 # An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
 # And everything is behind one call:
@@ -346,7 +348,7 @@ forum.ratios(full)
 # In B, look first at the drop-in: torch's RNN, with our pack and pad. With 512 time steps, its training step takes 35
 # times as long as the padded one. With torch's own pack and pad, it takes 37 times as long. <!-- recorded --> So much
 # work, and hardly a difference! In so long a batch, most of the time goes into the RNN's own slices, and these are
-# still there. We began with the easier culprit, and in long batches it was the smaller one, too.
+# still there. We began with pad, the easier culprit, and in long batches it was the smaller one, too.
 #
 # Now look at the bottom of the chart. There is *run*, and in B it is *below* 1, the line of the padded step. From 128
 # time steps on, it takes between 41 % and 66 % of the padded time, around what FLOPs promised in notebook 07: half the
@@ -366,17 +368,17 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
     print(f"{name:12} {times} {timing.memory[method] / 1e6:5.0f} MB")
 
 # %% [markdown]
-# Over half a minute, or four tenths of a second: over seventy times as fast, for the same results. With memory tuned
-# for both, it is still 28 times as fast. <!-- recorded --> The price is memory. *run* needs about 45 % more than
-# packed, though only half as much as padded. <!-- recorded -->
+# Over half a minute, or four tenths of a second: over seventy times as fast, for the same results. With both tuned, it
+# is still 28 times as fast. <!-- recorded --> The price is memory. *run* needs about 45 % more than packed, though only
+# half as much as padded. <!-- recorded -->
 #
 # All that was one model, and one pattern of lengths.
 #
 # ## Were we lucky?
 #
-# We timed other, smaller batches, 15 for each kind of RNN. We had used none of them when we wrote `run`'s rule. *auto*
-# is `run` with the method that it chooses. How often is a training step *clearly* faster or slower than torch's? (If
-# the rounds disagree, it is neither.)
+# We timed other, smaller batches, 15 for each kind of RNN. We had used none of them when we decided which method `run`
+# takes. *auto* is `run`, left to choose. How often is a training step *clearly* faster or slower than torch's? (If the
+# rounds disagree, it is neither.)
 
 # %%
 untuned = methods.STUDY.load("untuned_cpu.json")

@@ -81,7 +81,7 @@ tagger = Tagger()
 # dynamic, and give ONNX Runtime three batches: Friday's, one with fewer reviews, and Monday's.
 
 # %%
-B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this cell only once (a fold below says why)
+B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this only once: a second export would fix T in x, too
 dynamic = {"x": {0: T, 1: B}, "lengths": {0: B}}
 friday = torch.onnx.export(tagger, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
 session = onnxruntime.InferenceSession(friday.model_proto.SerializeToString())
@@ -136,10 +136,10 @@ except torch._dynamo.exc.UserError as error:
 # *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
 # find that size, it goes through the steps and counts them: five.
 #
-# On Friday, you asked the ONNX exporter. It calls `torch.export`, too, but with settings under which a fixed T is no
-# error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis too many, for the
-# direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction, and 8
-# features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
+# On Friday, you asked the ONNX exporter, in the strict way. But it calls `torch.export` with settings under which a
+# fixed T is no error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis too many,
+# for the direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction,
+# and 8 features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
@@ -150,8 +150,8 @@ tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
 print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
-# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. The reshape asks for five rows,
-# so each gets nine of the 45 cells, in their order:
+# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. They are the same 45 cells, cut
+# into rows of nine instead of rows of five:
 #
 # ```text
 # model   0 1 2 3 4 | 5 6 7 8 9 | 10 11 12 13 14 | …
@@ -260,16 +260,15 @@ thrifty
 # the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
 # the `if`.)
 #
-# But *trace* left T open. Why is it wrong for another T? That depends on what `check_static` tests it with. In our
-# example, four reviews have five words each. In its tests for T and B, a review keeps these five words:
+# And what about the tick under B? It is luck. In the test batches for another B, all reviews have five words, so there
+# is no padding, and nobody packs. Even a fooled graph is right there. Only a test *with* padding catches it.
 #
-# - **Another T** (✗ wrong): five words stand in eight steps. Now there is padding, so the model packs. The graph does
-#   not, and the scores differ.
-# - **Another B** (✓): more or fewer reviews have five words, in five steps. There is no padding, so neither the model
-#   nor the graph packs, and their scores agree.
+# <details><summary>But <em>trace</em> left T open. Why is it wrong for another T?</summary>
 #
-# So the cross under T is not about T at all, and the tick under B is luck. Only a test *with* padding catches such a
-# graph.
+# For the same reason. In the tests for another T, the reviews keep their five words, which now stand in eight steps.
+# That makes padding: the model packs, and the graph does not. So the cross under T is not about T at all.
+#
+# </details>
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
