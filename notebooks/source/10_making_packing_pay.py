@@ -253,9 +253,9 @@ for weight in (10, 100):
 # So c survives, and so does its gradient, which passes through the padding unchanged, because f = 1. (h does not
 # survive, but we gather it at the last real step.)
 #
-# One thing is left: a reverse direction, which would meet the padding *first*. But it is nothing else than a forward
-# direction on sequences that are turned round. So an index turns each sequence round, and leaves its padding at the
-# end: `d0 d1 · ·` becomes `d1 d0 · ·`. The kernel runs forward on that, and the index turns the outputs back.
+# One thing is left: a reverse direction, which would meet the padding *first*. But it is just a forward direction, on
+# sequences that are turned round. So an index turns each sequence round, and leaves its padding at the end: `d0 d1 · ·`
+# becomes `d1 d0 · ·`. The kernel runs forward on that, and the index turns the outputs back.
 #
 # An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
 # And everything is behind one call:
