@@ -54,8 +54,8 @@ pv.show(numbers, lengths, batch_first=True)
 # Look at the packed half. Each number says which cell its entry comes from. Together, they are an **index**, which
 # holds all there is to know about where each cell goes. With it, packing is a *gather*, which reads rows in a given
 # order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap: the gradient of
-# a gather is a scatter, and the gradient of a scatter is a gather. There are no slices any more, and so no large
-# tensors of zeros to add up.
+# a gather is a scatter, and the gradient of a scatter is a gather. There are no slices any more, and so no tensors of
+# full size to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
 # results. Does that cure what notebook 09 found? Take its setup B again: 512 sequences, whose lengths count down from T
@@ -152,8 +152,8 @@ pv.draw.Stairs(ten, [0, 3, 8, 14])
 #
 # How far should we go? Say that a call costs as much as 200 cells. (That is about right on our CPU, and with a slider,
 # you can try another cost.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle. Our
-# two cuts save 51 cells, and cost two more calls, or 400 cells. So for ten sequences, no cut pays. Take a larger batch,
-# with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at all.
+# two cuts save 51 cells, and cost two more calls, or 400 cells. So in a batch of ten sequences, they do not pay. Take a
+# larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at all.
 
 # %%
 ask("calls or cells")

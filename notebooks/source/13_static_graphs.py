@@ -122,9 +122,9 @@ padded
 # for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Of our two tools, only the
 # deprecated one can.
 #
-# There are two ways to ask `torch.export` for an open T. `check_static` used the polite one: open, if possible. Then a
-# fixed T raises no error until the graph meets another T. The strict way is to declare T by name, as we did on Friday.
-# Does `torch.export` speak up now?
+# `check_static` asks politely: leave T open, if you can. Then a fixed T raises no error until the graph meets another
+# T. On Friday, we were strict, and declared by name that T is dynamic. Does `torch.export` speak up if we are strict
+# again?
 
 # %%
 try:
@@ -136,10 +136,10 @@ except torch._dynamo.exc.UserError as error:
 # *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
 # find that size, it goes through the steps and counts them: five.
 #
-# On Friday, you asked the ONNX exporter, in the strict way. But it calls `torch.export` with settings under which a
-# fixed T is no error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis too many,
-# for the direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction,
-# and 8 features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
+# On Friday, we were strict with the ONNX exporter. It calls `torch.export`, too, but with settings under which a fixed
+# T is no error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis too many, for
+# the direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction, and
+# 8 features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
@@ -260,13 +260,12 @@ thrifty
 # the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
 # the `if`.)
 #
-# And what about the tick under B? It is luck. In the test batches for another B, all reviews have five words, so there
-# is no padding, and nobody packs. Even a fooled graph is right there. Only a test *with* padding catches it.
+# <details><summary>But <em>trace</em> left T open. Why is it wrong for another T, and right for another B?</summary>
 #
-# <details><summary>But <em>trace</em> left T open. Why is it wrong for another T?</summary>
-#
-# For the same reason. In the tests for another T, the reviews keep their five words, which now stand in eight steps.
-# That makes padding: the model packs, and the graph does not. So the cross under T is not about T at all.
+# Neither has to do with T or B. What counts is whether the test batch has padding. In both tests, a review keeps its
+# five words. For another T, these stand in eight steps, so there is padding: the model packs, the graph does not, and
+# the scores differ. For another B, they stand in five steps. So there is no padding, nobody packs, and the tick is
+# luck.
 #
 # </details>
 #
