@@ -123,8 +123,7 @@ padded
 # deprecated one can.
 #
 # `check_static` asks politely: leave T open, if you can. Then a fixed T raises no error until the graph meets another
-# T. On Friday, we were strict, and declared by name that T is dynamic. Does `torch.export` speak up if we are strict
-# again?
+# T. The strict way is to declare by name that T is dynamic, as we did on Friday. Does `torch.export` speak up then?
 
 # %%
 try:
@@ -136,10 +135,10 @@ except torch._dynamo.exc.UserError as error:
 # *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
 # find that size, it goes through the steps and counts them: five.
 #
-# On Friday, we were strict with the ONNX exporter. It calls `torch.export`, too, but with settings under which a fixed
-# T is no error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis too many, for
-# the direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the direction, and
-# 8 features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
+# On Friday, nothing spoke up, because we asked the ONNX exporter. It calls `torch.export`, too, but with settings under
+# which a fixed T is no error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis
+# too many, for the direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the
+# direction, and 8 features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
 # reviews?
