@@ -419,7 +419,8 @@ def compare(
     entry by entry.
 
     The module, or each module that a function names, runs in eval mode, because dropout would draw
-    different numbers in the two runs. So BatchNorm uses its stored mean and variance. (On a GPU, an
+    different numbers in the two runs. (If a function reaches a module in another way, call its
+    `eval()` first.) So BatchNorm uses its stored mean and variance. (On a GPU, an
     RNN with gradients is in training mode, without its dropout, as cuDNN requires.) Afterwards, the
     modules' modes and buffers, every `.grad` and torch's random state are as they were before.
 
@@ -482,6 +483,8 @@ def compare(
     runs = []
     results = []
     with _undisturbed(rnn, first, gradients):
+        # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
+        rnn.training = gradients and x.is_cuda
         if hx is not None:
             hx = _copy(hx)
         for pack in (False, True):
@@ -556,8 +559,6 @@ def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterato
     modes = keeping_modes(rnn)
     with torch.inference_mode(False), torch.set_grad_enabled(gradients), modes, options:
         rnn.eval()
-        # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
-        rnn.training = gradients and next(rnn.parameters()).is_cuda
         yield
 
 

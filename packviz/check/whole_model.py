@@ -22,7 +22,7 @@ from packviz.core.validation import share
 from packviz.draw.text import table
 from packviz.ops.agreement import parts
 from packviz.ops.masks import Lengths, lengths_tensor, require_width
-from packviz.ops.private import unpacking_wider
+from packviz.ops.private import UnpackingWider
 from packviz.ops.tolerance import of_states
 
 Model = Callable[[Tensor], object]
@@ -150,11 +150,11 @@ def compare_padding(
         runs = [_run(model, batch) for batch in (clean, clean, poisoned)]
         if x.is_cpu:  # on a GPU, an index out of range could not be caught
             wider = _wider(clean, mask, shape)
-            with suppress(Exception), unpacking_wider(WIDER):
-                runs.append(_run(model, wider))
+            with suppress(Exception), UnpackingWider(WIDER):
+                runs += [_run(model, batch) for batch in wider]
             if len(runs) == 3:
                 with suppress(Exception):
-                    runs.append(_run(model, wider))
+                    runs += [_run(model, batch) for batch in wider]
     if len(runs) == 3:
         notes.append(
             f"Not tested: {AMOUNT}, because the model does not take a wider batch, or the batch is"
@@ -171,10 +171,13 @@ def compare_padding(
 
 def _modules_of(model: Model) -> Iterator[nn.Module]:
     """Yields the modules that a model consists of, or that a function names or belongs to."""
-    values = [model, getattr(model, "__self__", None)]
+    values: list[object] = [model, getattr(model, "__self__", None)]
+    if isinstance(model, partial):
+        values += [model.func, *model.args, *model.keywords.values()]
     if inspect.isfunction(model):
-        names = inspect.getclosurevars(model)
-        values += [*names.nonlocals.values(), *names.globals.values()]
+        with suppress(ValueError):  # a variable has no value yet
+            names = inspect.getclosurevars(model)
+            values += [*names.nonlocals.values(), *names.globals.values()]
     for value in values:
         if isinstance(value, nn.Module):
             yield value
@@ -196,7 +199,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
                     continue
                 after.callback(setattr, part, name, buffer)
                 after.callback(_restore, buffer, buffer.clone())
-        model.eval()
+        with suppress(NotImplementedError):  # an exported program has no modes
+            model.eval()
         yield
 
 
@@ -226,12 +230,13 @@ def _run(model: Model, batch: Tensor) -> dict[str, Tensor]:
     return results
 
 
-def _wider(clean: Tensor, mask: Tensor, shape: Padded) -> Tensor:
-    """Returns the batch with more steps of its own padding."""
+def _wider(clean: Tensor, mask: Tensor, shape: Padded) -> list[Tensor]:
+    """Returns the batch with more steps of its own padding, and with data in these steps."""
     axis = int(shape.batch_first)
     steps = clean.narrow(axis, 0, 1).repeat_interleave(WIDER, axis)
     padding = clean[~mask]
-    return torch.cat([clean, padding[:1].expand_as(steps) if len(padding) else steps], axis)
+    more = padding[:1].expand_as(steps) if len(padding) else steps
+    return [torch.cat([clean, added], axis) for added in (more, steps)]
 
 
 def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
@@ -270,7 +275,7 @@ def _judged(
     tolerance: float | None,
     is_constant: bool,
 ) -> Output:
-    """Compares one tensor of the runs: clean, clean again, poisoned, and perhaps wider.
+    """Compares one tensor of the runs: clean, clean again, poisoned, and perhaps two wider ones.
 
     `is_constant` says that the padding of the batch holds ids, or nothing but zeros.
     """
@@ -280,18 +285,19 @@ def _judged(
         reason = "it differs between two equal runs, or is not finite"
         return replace(output, differing=None, sequences=(), reason=reason)
     output = _compared(name, clean, poisoned, real, shape, tolerance)
-    for other in wider:
-        widened = _compared(name, clean, other, real, shape, tolerance)
-        if widened.places != "real cells" and clean.shape != other.shape:
-            continue
-        if not output.differing and widened.differing:
-            return replace(widened, reason=AMOUNT)
-        if is_constant and output.differing and not widened.differing:
-            reason = (
-                f"it depends on {VALUES}, but not on {AMOUNT}; that is right if the padding always"
-                " holds the same value"
-            )
-            return replace(output, differing=None, sequences=(), reason=reason)
+    if wider:
+        widened, read = (_compared(name, clean, other, real, shape, tolerance) for other in wider)
+        if widened.places == "real cells" or clean.shape == wider[0].shape:
+            if not output.differing and widened.differing:
+                return replace(widened, reason=AMOUNT)
+            # A model that reads no further steps has not been tested with more padding.
+            is_tested = is_constant and read.differing and not widened.differing
+            if is_tested and output.differing:
+                reason = (
+                    f"it depends on {VALUES}, but not on {AMOUNT}; that is right if the padding"
+                    " always holds the same value"
+                )
+                return replace(output, differing=None, sequences=(), reason=reason)
     is_resized = clean.shape != poisoned.shape
     is_clear = is_resized or output.places == "real cells" or shape.steps not in clean.shape
     if output.differing and not is_clear:

@@ -141,8 +141,13 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
     one_of("strategy", strategy, FILLS)
     n = require_steps(Layout(lengths)).lengths
     if strategy == CUT:
-        owners = np.repeat(np.arange(n.size), n)  # of all time steps, in order
-        return [np.unique(row) for row in _cut(owners, row_size)]
+        ends = np.cumsum(n)
+        tops = np.arange(0, ends[-1], row_size)
+        bottoms = np.minimum(tops + row_size, ends[-1])
+        firsts = np.searchsorted(ends, tops, "right")  # the first sequence of each row
+        lasts = np.searchsorted(ends, bottoms - 1, "right")
+        pairs = zip(firsts, lasts, strict=True)
+        return [np.arange(first, last + 1) for first, last in pairs]
     longest = int(np.argmax(n))
     if n[longest] > row_size:
         problem = f"lengths[{longest}] is {n[longest]}, but row_size is {row_size}"

@@ -255,7 +255,7 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
         given_tags = [list(each) for each in tags]
         yours = answer([*zip(map(tensor, sequences), given_tags, strict=True)])
         parts = yours if isinstance(yours, (tuple, list)) else ()
-        if [part.ndim for part in parts if isinstance(part, Tensor)] != [2, 1, 2]:
+        if [part.ndim if isinstance(part, Tensor) else 0 for part in parts] != [2, 1, 2]:
             wanted = "the padded sequences, then their lengths, then the padded tags"
             return Verdict(False, f"Return three tensors: {wanted}.")
         targets: list[tuple[str, Sequence[object], str]] = [
@@ -499,7 +499,7 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
                 lines.append(f"{name} {seconds} s")
             given = f"Exact: {', '.join(sorted(exact))}. {'; '.join(lines)}."
             return Verdict(False, f"{given} {hint}", [rows])
-    right = "You chose the fastest exact method every time, even with a busy round."
+    right = "You chose the fastest exact method every time, even with busy rounds."
     return Verdict(True, right, [rows])
 
 

@@ -9,14 +9,13 @@ raises an error, but no result is wrong.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 
 OLDEST, NEWEST = "2.7", "2.15"
 """The oldest and the newest release of torch on which the tests run."""
@@ -257,18 +256,28 @@ def memory_changes(call: Callable[[], object]) -> list[int] | None:
 # The operator of `pad_packed_sequence`.
 
 
-@contextmanager
-def unpacking_wider(steps: int) -> Iterator[None]:
-    """Adds time steps of padding to what `pad_packed_sequence` returns without `total_length`."""
-    unpack = torch._VF._pad_packed_sequence
+class UnpackingWider(TorchFunctionMode):
+    """In a `with` block, `pad_packed_sequence` adds time steps to a batch that has padding.
 
-    def wider(
-        data: Tensor, batch_sizes: Tensor, batch_first: bool, padding: float, width: int
-    ) -> tuple[Tensor, Tensor]:
-        if width == len(batch_sizes):
-            width += steps
-        result: tuple[Tensor, Tensor] = unpack(data, batch_sizes, batch_first, padding, width)
-        return result
+    It does so unless `total_length` is greater than the longest length. Other threads are not
+    affected.
 
-    with patch.object(torch._VF, "_pad_packed_sequence", wider):
-        yield
+    Attributes:
+        steps: the number of time steps.
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Calls torch's function, with another width if it pads packed data."""
+        if getattr(function, "__name__", "") == "_pad_packed_sequence":
+            *others, width = args
+            sizes = args[1]
+            if width == len(sizes) and sizes[-1] < sizes[0]:
+                width += self.steps
+            args = (*others, width)
+        return function(*args, **(kwargs or {}))

@@ -106,8 +106,7 @@ class BucketSampler(Sampler[list[int]]):
         Raises:
             ValueError: `epoch` is not a whole number of at least 0.
         """
-        if epoch != self.epoch:
-            self.load_state_dict({"epoch": epoch})
+        self.load_state_dict({"epoch": epoch, "yielded": self._start * (epoch == self.epoch)})
 
     def state_dict(self) -> dict[str, int]:
         """Returns the epoch of the pass in progress, and how many of its batches were yielded.
@@ -117,26 +116,27 @@ class BucketSampler(Sampler[list[int]]):
         return {**self._state, **self._settings()}
 
     def _settings(self) -> dict[str, int]:
-        names = ("batch_size", "window", "seed", "num_replicas")
+        names = ("batch_size", "window", "seed", "num_replicas", "drop_last")
         return {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next pass continue after the last batch that was yielded.
 
         Raises:
-            ValueError: a number in `state` is negative or not whole, or the state is that of a
-                sampler with other arguments, so that its batches are not those of this sampler.
+            ValueError: a number in `state` is negative or not whole; or the pass has begun, and
+                the arguments of the sampler were others, so that its batches are not these.
         """
+        start = at_least("yielded", state.get("yielded", 0), 0)
         for name, value in self._settings().items():
             before = state.get(name, value)
-            if before != value:
+            if start and before != value:
                 raise ValueError(
                     f"{name} was {before} when the state was saved, and is {value} here; give the"
                     " sampler the same, or begin an epoch with set_epoch"
                 )
         self.epoch = at_least("epoch", state["epoch"], 0)
-        self._start = at_least("yielded", state.get("yielded", 0), 0)
-        self._state = {"epoch": self.epoch, "yielded": self._start}
+        self._start = start
+        self._state = {"epoch": self.epoch, "yielded": start}
 
     def __len__(self) -> int:
         together = self.batch_size * self.num_replicas

@@ -168,8 +168,9 @@ def _record(
         _require_folder(options.out)
     from packviz.measure.children import ChildError  # noqa: PLC0415
 
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # torch is imported now
+    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "_stop":
+        # torch is imported now, so Ctrl-C need not end the program at once (see __main__).
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         where = {name: getattr(options, name) for name in ("device", "threads", "wait")}
         return study.record(options.out, points, **where, **parameters)

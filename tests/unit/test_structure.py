@@ -20,7 +20,7 @@ PACKAGE = ROOT / "packviz"
 LIMITS = {
     "nodes of packviz": 143_000,
     "nodes of packviz that the everyday calls load": 33_000,
-    "nodes of tests": 163_000,  # aim: 165,000
+    "nodes of tests": 164_000,  # aim: 165,000
     "nodes of tools and docs": 15_000,
     "nodes of a statement, mean": 12,
     "nodes of a statement, nine in ten": 22,

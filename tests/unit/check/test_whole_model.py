@@ -1,6 +1,8 @@
 """Whether what a model returns depends on the padding. The models' own code says which it is."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
+from packviz.ops import private
 
 # Three sequences or more, because a state of two directions has a dimension of size 2, too.
 ragged = st.lists(st.integers(1, 7), min_size=2, max_size=5).filter(lambda n: len(set(n)) > 1)
@@ -115,9 +118,8 @@ def test_a_state_is_refused():
 
 
 def test_zeros_everywhere_hide_nothing():
-    for value, verdict in ((0.0, None), (1.0, False)):  # a sum is right if the padding is zero
-        x = torch.full((2, 5, 3), value)
-        assert pv.compare(lambda x: x.sum(1), x, [5, 2], batch_first=True).agrees is verdict
+    last = pv.compare(lambda x: x.sum(1), torch.zeros(2, 5, 3), [5, 2], batch_first=True)
+    assert last.agrees is False
     ids = torch.zeros(2, 5, dtype=torch.long)
     assert pv.compare(lambda x: x.float(), ids, [5, 5], batch_first=True).agrees is None
     with pytest.raises(ValueError, match="contain only the id 0"):
@@ -303,6 +305,47 @@ class Method(nn.Module):
 
     def encode(self, x):
         return self.norm(x)
+
+
+def test_a_model_that_leaves_out_further_steps_is_not_tested_with_them():
+    x, lengths, _ = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True)
+    steps = max(lengths)
+    comparison = pv.compare(lambda x: gru(x[:, :steps])[1][-1], x, lengths, batch_first=True)
+    assert comparison.agrees is False
+
+
+def test_unpacking_is_wider_only_where_there_is_padding_and_in_this_thread():
+    x, lengths, _ = ragged_batch()
+    gru = nn.GRU(4, 6, batch_first=True)
+
+    def one_by_one(x):
+        rows = [x[b : b + 1, :n] for b, n in enumerate(lengths.tolist())]
+        packed = [pack_padded_sequence(row, [row.shape[1]], batch_first=True) for row in rows]
+        outputs = [pad_packed_sequence(gru(row)[0], batch_first=True)[0] for row in packed]
+        return torch.cat([output[:, -1] for output in outputs])
+
+    assert pv.compare(one_by_one, x, lengths, batch_first=True).agrees
+    packed = pack_padded_sequence(x, lengths, batch_first=True)
+    with private.UnpackingWider(3), ThreadPoolExecutor() as threads:
+        assert pad_packed_sequence(packed)[0].shape[0] == 11
+        other = threads.submit(pad_packed_sequence, packed).result()
+    assert other[0].shape[0] == pad_packed_sequence(packed)[0].shape[0] == 8
+
+
+def test_functions_whose_modules_cannot_be_reached_are_run_all_the_same():
+    x, lengths, _ = ragged_batch()
+    model = nn.Sequential(nn.Dropout(0.5))
+    program = torch.export.export(model.eval(), (x,)).module()
+    assert pv.compare(lambda x: program(x), x, lengths, batch_first=True).agrees
+    assert pv.compare(partial(model.train()), x, lengths, batch_first=True).agrees
+
+    def with_a_name(x):
+        return x if x is not None else later
+
+    assert pv.compare(with_a_name, x, lengths, batch_first=True).agrees
+    if x is None:
+        later = 1
 
 
 def test_modules_that_a_function_names_are_set_to_eval_mode():

@@ -457,6 +457,7 @@ CHECKS = {
     ),
     checks.collate: (
         {
+            "three tensors: the": lambda pairs: (*collated(pairs), [1]),
             "Return three tensors": lambda pairs: pad_sequence([x for x, _ in pairs]),
             "then their lengths, then": lambda pairs: tuple(collated(pairs)[i] for i in (0, 2, 1)),
             "Return them first": lambda pairs: collated(pairs)[::-1],
