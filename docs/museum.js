@@ -54,8 +54,8 @@ globalThis.packvizExplain = (text) => explain(text).found.map(({ name }) => name
 const [field, summary, cards] = ["textarea", "[role=status]", ".pv-table"].map((part) => document.querySelector(`.pv-museum ${part}`));
 function search() {
   const { found, doubt } = explain(field.value);
-  const others = found.length > 1 ? `, or ${found.length - 1} other${found.length > 2 ? "s" : ""}` : "";
-  const best = found.length && `${found[0].name}, ${found[0].place}${others}.`;
+  const others = found.length > 1 ? ` (or ${found.length - 1} other${found.length > 2 ? "s" : ""})` : "";
+  const best = found.length && `${found[0].place}, “${found[0].name}”${others}.`;
   summary.textContent = !found.length ? "Nothing matches." : doubt ? `Not sure, perhaps: ${best} ${doubt}` : `Sure: ${best}`;
   cards.innerHTML = found.map(({ card }) => card).join("");
 }

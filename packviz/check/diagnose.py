@@ -114,8 +114,8 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
     device = getattr(lengths, "device", "cpu")
     if str(device) != "cpu" and batch.values.ndim == 1:
         message = (
-            f"lengths are on {device}. torch reads them on the CPU, to plan the steps, and only"
-            " there."
+            f"lengths are on {device}, but torch plans the steps on the CPU, and reads the lengths"
+            " only there."
         )
         fix = "pass lengths.cpu() or, better, never move them; only x goes to the device"
         yield Finding("error", "lengths not on the CPU", message, fix=fix)
@@ -317,9 +317,9 @@ def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Fin
             " Outputs and h_n then get the labels of other sequences, without an error."
         )
         fix = (
-            "put new data into a packed sequence with packed._replace(data=data), and let"
-            " enforce_sorted=False sort; if you have sorted x yourself, restore the order of"
-            " output and h_n with the inverse of your sort"
+            "if you made the packed sequence by hand, use packed._replace(data=data), which keeps"
+            " the order; if you sorted x yourself, pack the unsorted x with enforce_sorted=False,"
+            " or undo your sort in output and h_n"
         )
         yield about(wrong, "warning", "order lost", message, fix)
 
@@ -372,7 +372,9 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     if moved.any():
         b = int(np.argmax(moved))
         other = sequence_name(int(np.argmax(of_others[b])))
-        message = f"last[{b}] is the last step of sequence {other}, so the rows have another order."
+        message = (
+            f"last[{b}] is the last step of sequence {other}, so the rows are in another order."
+        )
         yield about(moved, "error", "rows in another order", message, fix)
     if (wrong & ~is_own & ~moved).any():
         message = "last cannot be judged, because some of its rows occur nowhere in x."

@@ -440,7 +440,7 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
     if batch.size == batch.steps:
         message = (
             f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x"
-            " fits these lengths along the other dimension, but not along this one."
+            " fits these lengths only if the two are swapped."
         )
         yield from _lying(batch, SWAPPED, message, turned(batch), batch.mask.T, along=0)
     yield from _ending(batch, batch.zero, None)

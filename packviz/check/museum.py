@@ -250,9 +250,9 @@ class Matches(HasText, Sequence[Entry]):
         """A line that names the best match and states whether it is sure."""
         if not self.entries:
             return "Nothing matches."
-        best = f"{self[0].name}, {self[0].place}"
+        best = f"{self[0].place}, “{self[0].name}”"
         if len(self) > 1:
-            best += f", or {count(len(self) - 1, 'other')}"
+            best += f" (or {count(len(self) - 1, 'other')})"
         return f"Sure: {best}." if self.sure else f"Not sure, perhaps: {best}. {self.doubt}"
 
     def to_text(self) -> str:

@@ -103,7 +103,7 @@ class PaddingComparison(HasNumbers):
         named = [output.name for output in self.outputs if output.differing]
         if named:
             return f"What the model returned depends on the padding: {', '.join(named)}."
-        return "It is unclear whether what the model returned depends on the padding."
+        return "It is unclear whether the padding spoils what the model returned."
 
     def numbers(self) -> list[Row]:
         """Returns a row for each tensor that the model returned."""
@@ -294,8 +294,8 @@ def _judged(
             is_tested = is_constant and read.differing and not widened.differing
             if is_tested and output.differing:
                 reason = (
-                    f"it depends on {VALUES}, but not on {AMOUNT}; that is right if the padding"
-                    " always holds the same value"
+                    f"it depends on {VALUES}, but not on {AMOUNT}; that is right only if the"
+                    " padding always holds the same value"
                 )
                 return replace(output, differing=None, sequences=(), reason=reason)
     is_resized = clean.shape != poisoned.shape

@@ -198,7 +198,7 @@ class Layout:
         starts = _whole_numbers(offsets, "offsets", advice)
         if starts[0] != 0 or starts.size == 1:
             raise ValueError(
-                f"offsets is {_excerpt(starts)}; give 0, and then the row after the last of each"
+                f"offsets is {_excerpt(starts)}; give 0, and then the row after the end of each"
                 " sequence, as in [0, 5, 8, 10]; for plain lengths, call Layout(lengths)"
             )
         lengths = np.diff(starts)

@@ -256,7 +256,7 @@ def even_steps(distinct: int, size: int) -> list[int]:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not
             divide `size - 1`.
     """
-    if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
-        why = f"it must be at least 2 and divide {size}, and distinct - 1 must divide {size - 1}"
-        raise ValueError(f"distinct is {distinct}; {why}")
+    valid = [n for n in range(2, size + 1) if not size % n and not (size - 1) % (n - 1)]
+    if distinct not in valid:
+        raise ValueError(f"distinct is {distinct}; for size {size}, choose one of {valid}")
     return spread(distinct, size, size)

@@ -106,7 +106,7 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
             f"{reading(shape, False, name)}, has as many sequences as time steps, so no error would"
-            " show that these two are swapped. Pass batch_first=False if time is the first"
+            " arise if the two were swapped. Pass batch_first=False if time is the first"
             " dimension, or batch_first=True if the batch is"
         )
     return bool(batch_first)

@@ -77,7 +77,7 @@ def require_dense(name: str, value: object) -> None:
     if getattr(value, "is_nested", False):
         raise TypeError(
             f"{name} is a nested tensor; give [len(row) for row in nested.unbind()] as lengths, and"
-            " for its values, torch.nested.to_padded_tensor(nested, 0.0), which is batch first"
+            " torch.nested.to_padded_tensor(nested, 0.0) as the batch, with batch_first=True"
         )
     if str(getattr(value, "layout", "")).startswith("torch.sparse"):
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")

@@ -52,7 +52,7 @@ class Copies(Drawing):
         distinct = count(len(self.written), "distinct length")
         return (
             f"With {distinct}, pad's backward pass writes {self.total:,} cells to hand back"
-            f" {self.layout.n_real:,} gradients. With one index, it writes {self.indexed:,}."
+            f" {self.layout.n_real:,} gradients. Padding by one index writes {self.indexed:,}."
         )
 
     def to_text(self) -> str:

@@ -50,9 +50,9 @@ def half_padding(lengths: Lengths) -> Verdict:
     excess = 2 * layout.n_padding - layout.n_cells
     hint = ": exactly half."
     if excess < 0:
-        hint = "; you need more. One long sequence adds padding to every other row."
+        hint = "; you need more padding. One long sequence adds padding to every other row."
     if excess > 0:
-        hint = "; you need less. Shorten the longest sequence, or make another one longer."
+        hint = "; you need less padding. Shorten the longest sequence, or make another one longer."
     message = f"{layout.n_padding} of {layout.n_cells} cells are padding{hint}"
     return Verdict(excess == 0, message, [Picture(layout)])
 
@@ -85,8 +85,12 @@ def same_scores(
     if _agree(yours, scores(pad_sequence(list(reviews), batch_first=True))):
         hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
     if _agree(yours.sort(0).values, alone.sort(0).values):
-        hint = "They are in another order. With enforce_sorted=False, h_n comes in yours."
-    return Verdict(False, f"These are not the scores that each review gets alone. {hint}", [rows])
+        hint = (
+            "Each row has the scores of some review, but in another order. With "
+            "enforce_sorted=False, h_n is in the order of your reviews."
+        )
+    problem = "Not yet: some reviews do not get the scores that they get alone."
+    return Verdict(False, f"{problem} {hint}", [rows])
 
 
 @exercise
@@ -492,7 +496,7 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
         rows = Comparison("your choices", chosen, targets)
         if not rows.agree:
             if chosen[-1] not in rounds[0]:
-                hint = "Return the name of a method, such as 'run'."
+                hint = f"You returned {chosen[-1]!r}. Return the name of a method, such as 'run'."
             lines = []
             for name in rounds[0]:
                 seconds = ", ".join(f"{times[name]:g}" for times in rounds)

@@ -163,7 +163,7 @@ class Advice(HasNumbers):
             rows.append([name, f"left out: {why}"])
         batches = count(self.sample, "batch", "batches")
         lines = [self.verdict, "", *table(rows, "<  >  <"), ""]
-        lines.append(f"{self.what}. A time is that of {batches}, and of the RNN alone.")
+        lines.append(f"{self.what}. Each time is for {batches}, and for the RNN alone.")
         lines += [RATIOS, f"Measured on {self.timing.caption}."]
         return "\n".join(lines)
 

@@ -334,7 +334,7 @@ def check_device(device: str | torch.device) -> str:
     """
     import torch  # noqa: PLC0415
 
-    unknown = f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1"
+    unknown = f"device is {device!r}; choose cpu, cuda, or a GPU by its number, such as cuda:1"
     try:
         chosen = torch.device(device)
     except RuntimeError:  # its message lists twenty types of device
@@ -346,8 +346,8 @@ def check_device(device: str | torch.device) -> str:
     gpus = torch.cuda.device_count()
     if (chosen.index or 0) < gpus:
         return str(chosen)
-    reason = f"the last GPU here is cuda:{gpus - 1}, so choose a lower number"
+    reason = f"the last GPU here is cuda:{gpus - 1}"
     if not gpus:
         checks = "check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that torch was built with CUDA"
         reason = f"torch {torch.__version__} finds no GPU: {checks} (https://pytorch.org)"
-    raise ValueError(f"device is {device!r}, but {reason}; or use the device cpu")
+    raise ValueError(f"device is {device!r}, but {reason}; choose another device, such as cpu")

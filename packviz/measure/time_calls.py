@@ -152,7 +152,7 @@ def _agreement(
             if most is None:
                 most = of_states(wanted.dtype, device.partition(":")[0])
             if error > most:
-                off = f"{part} differs by {error:.2g} of its largest value, {most:.2g} is allowed"
+                off = f"{part} differs by {error:.2g} of its largest value (allowed: {most:.2g})"
                 way_out = "pass a larger tolerance=, or check=False"
                 if math.isinf(error):
                     off = f"{part} holds NaN, or infinity for one of them only"

@@ -121,7 +121,7 @@ def leaves(nested: Any) -> dict[str, Tensor]:
             leaf = torch.as_tensor(part).detach().to("cpu", copy=True)
         except (TypeError, ValueError, RuntimeError):
             expected = "return tensors, numbers, arrays, or tuples, lists and dicts of these"
-            raise TypeError(f"{name} is {kind_of(part)}; {expected}") from None
+            raise TypeError(f"a call's {name} is {kind_of(part)}; {expected}") from None
         if leaf.layout != torch.strided:
             leaf = leaf.to_dense()
         if leaf.is_complex():

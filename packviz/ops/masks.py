@@ -337,11 +337,9 @@ def _warn_of_targets(ignored: Tensor, mask: Tensor, index: int, is_torchs: bool)
     if inside and not is_torchs:
         warn(f"the loss does not count real cells whose target is {index} ({inside} here)")
     padding = ~real
-    beyond = int((padding & ~ignored).sum())
-    if beyond and index < 0 and (padding & ignored).any():
+    if index < 0 and (padding & ~ignored).any() and (padding & ignored).any():
         warn(
-            f"beyond the lengths, some targets are {index} and some are not ({beyond}): check the"
-            " lengths"
+            f"beyond the lengths, some targets are {index}, but not all of them: check the lengths"
         )
 
 

@@ -277,7 +277,7 @@ def _refuse_lengths(hx: State | None) -> None:
     for state in as_tuple(hx):
         if not isinstance(state, Tensor) or not state.is_floating_point():
             raise TypeError(
-                "hx must contain only floating-point tensors; to pass lengths, name them, as in"
+                "hx must contain only floating-point tensors; pass lengths by name, as in"
                 " rnn(x, lengths=lengths)"
             )
 

@@ -131,8 +131,8 @@ class BucketSampler(Sampler[list[int]]):
             before = state.get(name, value)
             if start and before != value:
                 raise ValueError(
-                    f"{name} was {before} when the state was saved, and is {value} here; give the"
-                    " sampler the same, or begin an epoch with set_epoch"
+                    f"{name} was {before} when the state was saved, and is {value} here; create"
+                    " the sampler as it was, or begin an epoch with set_epoch"
                 )
         self.epoch = at_least("epoch", state["epoch"], 0)
         self._start = start

@@ -99,7 +99,8 @@ class StaircasePanel(Panel):
         self.trade_off = plots = trade_off(tuple(stops), wasted, ratios, at)
         price = f"a call costs as much as {count(call, 'cell')}"
         times = f"{self.costs[at]:.2f} times"
-        summary = f"{stairs.summary()} If {price}, it costs {times} as much as one."
+        cost = f"this staircase costs {times} as much as a single rectangle"
+        summary = f"{stairs.summary()} If {price}, {cost}."
 
         def describe() -> str:
             return f"If {price}:\n{stairs.to_text()}\n\n{plots.to_text()}"

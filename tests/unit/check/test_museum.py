@@ -325,7 +325,7 @@ def test_an_explanation_says_why_and_what_to_do():
     said = named("Lengths on the GPU").says[0]
     found, one = pv.explain(said), named("Lengths on the GPU")
     assert found.sure
-    assert found.summary == "Sure: Lengths on the GPU, entry 12 of notebook 15."
+    assert found.summary == "Sure: entry 12 of notebook 15, “Lengths on the GPU”."
     assert found.to_text() == repr(found) == f"{found.summary}\n\n{one.to_text()}"
     assert one.to_html() in found._repr_html_()
     with pytest.raises(RuntimeError) as raised:

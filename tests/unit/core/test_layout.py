@@ -162,7 +162,7 @@ def test_flat_rows_are_those_of_a_jagged_tensor(lengths):
     [
         (
             [5, 8, 10],
-            "offsets is [5, 8, 10]; give 0, and then the row after the last of each sequence",
+            "offsets is [5, 8, 10]; give 0, and then the row after the end of each sequence",
         ),
         ([0], "offsets is [0]; give 0, and then"),
         ([0, 8, 5, 10], "offsets[2] is 5: less than the offset before it"),

@@ -303,16 +303,16 @@ CHECKS = {
     ),
     checks.half_padding: (
         {
-            "0 of 10 cells are padding; you need more.": [5, 5],
-            "24 of 36 cells are padding; you need less. Shorten": [9, 1, 1, 1],
+            "0 of 10 cells are padding; you need more padding.": [5, 5],
+            "24 of 36 cells are padding; you need less padding. Shorten": [9, 1, 1, 1],
             "Your answer does not fit: lengths[1] is 0": [3, 0],
         },
         [[3, 1, 1, 1], [4, 2, 1, 1], torch.tensor([3, 1, 1, 1])],
     ),
     same_scores: (
         {
-            "gets alone. Shorter reviews have read padding.": partial(scores, pack=False),
-            "They are in another order.": partial(scores, restore=False),
+            "get alone. Shorter reviews have read padding.": partial(scores, pack=False),
+            "but in another order. With": partial(scores, restore=False),
             "Give `linear` each review's": cell_states,
             "final hidden state": partial(gathered, behind=2),
             "h_n[0] of the packed": lambda reviews: torch.ones(len(reviews), 3),
