@@ -56,7 +56,7 @@ function search() {
   const { found, doubt } = explain(field.value);
   const others = found.length > 1 ? ` (or ${found.length - 1} other${found.length > 2 ? "s" : ""})` : "";
   const best = found.length && `${found[0].place}, “${found[0].name}”${others}.`;
-  summary.textContent = !found.length ? "Nothing matches." : doubt ? `Not sure, perhaps: ${best} ${doubt}` : `Sure: ${best}`;
+  summary.textContent = !found.length ? "Nothing matches." : doubt ? `Not sure; perhaps ${best} ${doubt}` : `Sure: ${best}`;
   cards.innerHTML = found.map(({ card }) => card).join("");
 }
 field.addEventListener("input", search);

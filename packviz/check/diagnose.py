@@ -128,8 +128,8 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
         " share of T may come out as 5.9999995, and then becomes 5."
     )
     fix = (
-        "count as your layer does, such as (n + 1) // 2 for every second step; if you have shares"
-        " of T, round: lengths = torch.as_tensor(lengths).round().long()"
+        "count as your layer does, such as (n + 1) // 2 for every second step; if they are"
+        " shares times T, round: lengths = torch.as_tensor(lengths).round().long()"
     )
     wrong = finite & (batch.values != np.trunc(batch.values))
     yield from _entries(batch, wrong, "fractional length", message, fix)
@@ -237,8 +237,8 @@ def _width(batch: Batch) -> Iterator[Finding]:
     longest = int(batch.n.max())
     if 0 < longest < batch.steps:
         message = (
-            f"The longest sequence has {longest} steps, but x has {batch.steps}."
-            f" pad_packed_sequence returns {longest} steps. If several processes share the batch,"
+            f"The greatest length is {longest}, and x has {batch.steps} steps. After unpacking, the"
+            " output is only as wide as the greatest length. If several processes share the batch,"
             " each gets as many steps as its own longest sequence has."
         )
         total = f"total_length=x.shape[{int(batch.batch_first)}]"

@@ -528,7 +528,7 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
         f"{over} at the end of {sequences} may be padding: {_first(batch, read)}. If so, the"
         " RNN reads padding, and h_n is the state after it."
     )
-    fix = "nothing needs to change if this is data; otherwise give each sequence's own length"
+    fix = "leave it if these values are data; otherwise give each sequence's own length"
     if (n == batch.steps).all():
         fix += ", not the width of x"
     # A single sequence's padding may repeat its last value.

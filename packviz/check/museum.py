@@ -253,7 +253,7 @@ class Matches(HasText, Sequence[Entry]):
         best = f"{self[0].place}, “{self[0].name}”"
         if len(self) > 1:
             best += f" (or {count(len(self) - 1, 'other')})"
-        return f"Sure: {best}." if self.sure else f"Not sure, perhaps: {best}. {self.doubt}"
+        return f"Sure: {best}." if self.sure else f"Not sure; perhaps {best}. {self.doubt}"
 
     def to_text(self) -> str:
         """Returns the summary, followed by the heading and the card of each entry."""

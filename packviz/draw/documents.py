@@ -163,7 +163,7 @@ class Scores(Drawing):
         padded = documents * self._square(self.layout.max_len)
         summary += f" Attention computes {scores}: {self.needed:,} needed,"
         summary += f" {self.cross_document:,} across documents, {self.wasted:,} wasted."
-        return f"{summary} A padded batch takes {padded:,}."
+        return f"{summary} In a padded batch, it computes {padded:,}."
 
     def to_text(self) -> str:
         """Returns the counts, some of the rows and, if the rows are short, grids of scores."""

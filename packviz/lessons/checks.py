@@ -183,7 +183,7 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         "because T counts the padding, too."
     )
     not_zero = (
-        "The padding contains 4 here, and so does the data. Set the padding to 0 before you add up;"
+        "The padding contains 4 here, and so do the data. Set the padding to 0 before you add up;"
         " the lengths show where it is."
     )
     nan = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
@@ -231,7 +231,7 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
             real = real_mask(lengths, x.shape[1])
             hint = f"Framed cells are wrong. {hint}"
             if yours[real].equal(target[real]):
-                hint = "The data is in its place. Now fill the padding with zeros."
+                hint = "The data are in their place. Now fill the padding with zeros."
             return _not_yet(f"lengths {lengths}", hint, batch)
     right = "The padding is on the right, and zeros that are data have moved along."
     return Verdict(True, right, [batch])
@@ -247,7 +247,7 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     from torch.nn.utils.rnn import pad_sequence  # noqa: PLC0415 - torch loads slowly
 
     pad = functools.partial(pad_sequence, batch_first=True)
-    pad_sequences = "Return them first, padded with 0, and with the batch as the first dimension."
+    pad_sequences = "Pad them with 0, with the batch as the first dimension."
     take_lengths = "Take the lengths before you pad. Here, 0 is also a token, so count no zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
     cases = [

@@ -124,7 +124,7 @@ class Advice(HasNumbers):
         if ratio.rounds < FEWEST_ROUNDS:
             rounds = count(ratio.rounds, "round")
             doubt = f"{rounds} cannot show a difference. Give a larger budget."
-            return f"{self.recommended} measured fastest, but {doubt}"
+            return f"{self.recommended} is the fastest exact method here, but {doubt}"
         parts = [f"Use {self.recommended}."]
         if ratio.is_clear:
             parts.append(f"It takes {ratio.number} times as long as {PACKED} ({ratio.between}).")
@@ -234,7 +234,7 @@ def advise(
         fastest = min(seconds for name, seconds in looks.items() if name != PADDED)
         for name, seconds in looks.items():
             if name not in (PADDED, PACKED) and seconds > SLOW * fastest:
-                missing[name] = f"on one batch, it took over {SLOW:g} times as long as the fastest"
+                missing[name] = f"on one batch, it took over {SLOW:g} times as long as the best"
         kept = [name for name in looks if name not in missing]
         left = end - time.monotonic()
         rounds = left / sum(looks[name] for name in kept)  # with one batch

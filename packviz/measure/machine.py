@@ -350,4 +350,4 @@ def check_device(device: str | torch.device) -> str:
     if not gpus:
         checks = "check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that torch was built with CUDA"
         reason = f"torch {torch.__version__} finds no GPU: {checks} (https://pytorch.org)"
-    raise ValueError(f"device is {device!r}, but {reason}; choose another device, such as cpu")
+    raise ValueError(f"device is {device!r}, but {reason}; or choose another device, such as cpu")

@@ -97,7 +97,7 @@ class WithLengths(nn.RNNBase):
         """
         if lengths is None:
             if total_length is not None or padding_value:
-                raise TypeError("total_length and padding_value need lengths: name these, as well")
+                raise TypeError("total_length and padding_value need lengths; pass lengths=, too")
             _refuse_lengths(hx)
             is_padded = isinstance(input, Tensor) and input.ndim == 3
             if not (is_padded and torch.compiler.is_compiling()):

@@ -449,7 +449,7 @@ CHECKS = {
             "so use the lengths": lambda x, n: torch.stack(
                 [r.roll(-int(r.nonzero()[0])) for r in x]
             ),
-            "lengths [1, 3]. The data is in its place.": lambda x, n: torch.stack(
+            "lengths [1, 3]. The data are in their place.": lambda x, n: torch.stack(
                 [*map(torch.roll, x, n)]
             ),
         },
@@ -460,7 +460,7 @@ CHECKS = {
             "three tensors: the": lambda pairs: (*collated(pairs), [1]),
             "Return three tensors": lambda pairs: pad_sequence([x for x, _ in pairs]),
             "then their lengths, then": lambda pairs: tuple(collated(pairs)[i] for i in (0, 2, 1)),
-            "Return them first": lambda pairs: collated(pairs)[::-1],
+            "Pad them with 0": lambda pairs: collated(pairs)[::-1],
             "The sequences are not right": partial(collated, batch_first=False),
             "The lengths are not right": partial(collated, count=lambda x: int((x != 0).sum())),
             "The tags are not right": partial(collated, tag_of_padding=0),

@@ -63,7 +63,7 @@ def test_the_text_says_what_it_could_not_tell():
     unclear = given_times({PACKED: 2.05, AUTO: 2.0, STAIRCASE: 2.02}, spread=0.1)
     assert "No clear difference from it: " in unclear.verdict
     once = given_times({PACKED: 4.0, AUTO: 2.0}, rounds=1)
-    assert once.verdict.startswith(f"{AUTO} measured fastest, but 1 round cannot show a difference")
+    assert once.verdict.startswith(f"{AUTO} is the fastest exact method here, but 1 round cannot")
 
 
 @pytest.mark.parametrize("best", [PADDED, PACKED, AUTO, STAIRCASE])

@@ -377,7 +377,7 @@ def test_other_devices_are_refused(device):
 
 def test_a_gpu_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(ValueError, match=r"but torch .* finds no GPU: check .*; choose another"):
+    with pytest.raises(ValueError, match=r"but torch .* finds no GPU: check .*; or choose another"):
         machine.check_device("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert machine.check_device("cuda:1") == "cuda:1"

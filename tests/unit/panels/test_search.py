@@ -64,7 +64,7 @@ def test_any_text_may_be_pasted(text):
 def test_its_stored_form():
     bundle = MuseumPanel(TEXTS[0])._repr_mimebundle_()
     assert bundle["text/plain"].startswith(
-        "Not sure, perhaps: entry 1 of notebook 15, “Batch and time swapped”"
+        "Not sure; perhaps entry 1 of notebook 15, “Batch and time swapped”"
     )
     assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
     assert "var(" not in bundle["text/html"]  # a stored card has the colour of the page
