@@ -98,8 +98,8 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Each notebook has an exercise, which may take five minutes more. Replace the `...` with your answer and run the
-# cell, which then checks it. The folder `solutions` contains the same notebooks with the exercises solved.
+# The times include each notebook's exercise. Replace its `...` with your answer and run the cell, which then checks it.
+# The folder `solutions` contains the same notebooks with the exercises solved.
 #
 # ## Exercise
 #

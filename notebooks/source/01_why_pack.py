@@ -9,19 +9,17 @@
 #
 # After this page, you can settle this case, and point to the one line of code that prevents the next one.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # ## Four reviews as one tensor
 #
 # The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us until notebook 06. The
 # one in question is c. A model reads all four as one tensor, and an ordinary tensor cannot have a ragged edge. So every
-# row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it in all our
-# pictures. One time step of one row is a *cell*.
+# row is filled up to the length of the longest with *padding*, which we hatch. One time step of one row is a *cell*.
 #
 # Pull the rows by their ends. Can you make a batch without any padding? And how near do you get to three quarters of
-# padding? (You never quite get there, because the longest row is always full, and no row is empty.) Then go back to 3,
-# 5, 2 and 4, and press *Pack it*. Packing keeps only the *real* cells, those that hold data. How many are left? (Never
-# mind their order or the lists of numbers. Notebook 02 takes them apart.)
+# padding? Then go back to 3, 5, 2 and 4, and press *Pack it*. Packing keeps only the *real* cells, those that hold
+# data. How many are left? (Their order and the lists of numbers can wait for notebook 02.)
 
 # %%
 import packviz as pv
@@ -33,9 +31,10 @@ panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and every
-# row grows with it. The longest decides for everybody. The *packed* batch holds only the real cells, 14 of our 20.
+# row grows with it. The longest decides for everybody.
 #
-# So nearly a third of our batch is padding. But we made up the lengths. Real text may be kinder.
+# Packed, our batch keeps 14 of its 20 cells. Nearly a third was padding. But we made up the lengths. Real text may be
+# kinder.
 
 # %% tags=["claims"]
 assert panel.layout.n_cells == 20
@@ -78,9 +77,8 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # that somebody wrote, the batch holds almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
-# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets the
-# same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise. Shuffle all
-# sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches.
+# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. In practice, people shuffle first and sort
+# only a few hundred sentences at a time, so that the batches change from epoch to epoch. This is called *bucketing*.
 #
 # Packing would remove the padding altogether. But bucketing is cheap, and removes much of it, too. So waste
 # alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral*
@@ -98,9 +96,9 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # ## Our model in plain PyTorch
 #
 # Our suspect is an LSTM. Like every *recurrent neural network* (RNN), it reads one time step after another, and after
-# each it updates a short vector, its *state*: all that it remembers. (An LSTM has two such vectors, and notebook 03
-# tells them apart.) Its *gates*, numbers between 0 and 1, decide how much of the old state to keep, and how much to
-# add. What is added comes from the word, the old state and some biases.
+# each it updates a short vector, its *state*: all that it remembers. (An LSTM has two such vectors.) Its *gates*,
+# numbers between 0 and 1, decide how much of the old state to keep, and how much to add. What is added comes from the
+# word, the old state and some biases.
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns each review's *final state*
 # into three scores, one each for *negative*, *neutral* and *positive*. The weights are random, so what the model says
@@ -117,9 +115,8 @@ lstm = torch.nn.LSTM(input_size=6, hidden_size=8, batch_first=True)
 linear = torch.nn.Linear(8, 3)
 
 # %% [markdown]
-# There are two ways to run it on our batch. A careful model packs. The model of our case did not. We look at the
-# careful one first, because the other only leaves something out. It takes six lines. The comments give the shapes of
-# the results. A packed batch keeps its real cells in `data`.
+# A careful model packs. The model of our case left something out, so we look at the careful one first. It takes six
+# lines. The comments give the shapes of the results. A packed batch keeps its real cells in `data`.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -135,9 +132,9 @@ print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 # Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so the
 # LSTM reads 14 cells.
 #
-# For each layer, `h_n` holds each sequence's final state, a summary of all that was read. Ours has one layer, so the
-# scores are `linear(h_n[0])`, one row for each review, in our order. (`c_n`, which has nothing to do with our review c,
-# is the second vector. It can wait.)
+# For each layer, `h_n` holds each sequence's final state. Ours has one layer, so the scores are `linear(h_n[0])`, one
+# row for each review, in our order. (`c_n` is the LSTM's second vector. It has nothing to do with our review c, and can
+# wait for notebook 03.)
 #
 # Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False`, which notebook
 # 02 explains. All that, to keep six cells from the LSTM! The model of our case did not bother. It left out the line
@@ -155,9 +152,8 @@ assert not embedding.weight[0].any()
 # %% [markdown]
 # ## Who changed the review?
 #
-# The weights stay as they are, and so do the two words of c. Only its company changes: c alone, beside a, beside d,
-# beside b, and beside all three. Row a is the mildest company. It has three words, so c gets a single step of padding:
-# one vector of zeros.
+# The weights stay as they are, and so do the two words of c. Only its company changes: first nobody, then a, d or b,
+# and at last all three. Row a is the mildest company. It has three words, so c gets a single step of padding.
 
 # %%
 ask("one step of padding")
@@ -201,10 +197,10 @@ for name, state in states.items():
 # Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
-# How can nothing do so much? Nothing tells an LSTM what is padding. (`padding_idx=0` keeps the vector of the padding at
-# zero, but the LSTM does not know that.) To the LSTM, a vector of zeros is a word like any other. The word itself adds
-# nothing, because any weight times zero is zero. But the old state and the biases are still there. From these, the
-# gates let go of a part of the old state, and something new is added. So each blank word rewrites a part of the memory.
+# How can nothing do so much? Nothing tells an LSTM what is padding. To the LSTM, a vector of zeros is a word like any
+# other. (`padding_idx=0` only keeps that vector at zero.) The word itself adds nothing, because any weight times zero
+# is zero. But the old state and the biases still add something, and the gates let go of a part of what was there. So
+# each blank word rewrites a part of the memory.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,
@@ -231,8 +227,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# The case is closed. But the next pages all use one piece of code, ten lines long, and you have seen six. What is
-# missing?
+# The next pages all use one piece of code, ten lines long. You have seen six. What is missing?
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}
@@ -248,12 +243,12 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## What are the other four lines?
 #
-# To train a model, we need a *loss*, which says how far the model's answers are from the right ones. For our
-# classifier, that would be one more line: `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after
-# *every* word, to find the names in a text, for example. Such a model is called a *tagger*. It scores the state at
-# every step. The LSTM has already returned these states, in `packed_output`. But they are packed, and our right answers
-# lie in a rectangle. So we pad again, and each review gets its row back. The padding does no harm this time, because
-# the LSTM is done. A mask keeps it out of the loss:
+# Training needs a loss. For our classifier, that would be one more line:
+# `cross_entropy(linear(h_n[0]), right_answers)`. But many models answer after *every* word, to find the names in a
+# text, for example. Such a model is called a *tagger*. It scores the state at every step. The LSTM has already returned
+# these states, in `packed_output`. But they are packed, and our right answers lie in a rectangle. So we pad again, and
+# each review gets its row back. The padding does no harm this time, because the LSTM is done. A mask keeps it out of
+# the loss:
 
 # %%
 tags = torch.randint(3, (4, 5))  # the right answers, made up; the 6 in the padding are never used
@@ -265,8 +260,8 @@ loss = cross_entropy(scores[mask], tags[mask])                             # () 
 print("loss:", round(loss.item(), 2))
 
 # %% [markdown]
-# With the six lines above, these four (not counting the tags) are *the ten lines*. Each of the next pages opens with
-# them, folded, and marks those that it takes apart.
+# With the six lines above, these four (not counting the tags) are *the ten lines*. The next pages open with them,
+# folded, and mark those that they take apart.
 #
 # So padding spoils everything, and packing costs nothing? That goes too far.
 
@@ -279,8 +274,8 @@ assert unpacked[0].shape == output.shape
 # ## What people get wrong
 #
 # - **"Padding makes every result wrong."** It leaves some alone. [Notebook 03](03_hidden_states.ipynb) finds out which.
-# - **"Packing is for speed."** It saves computations, but fewer computations do not always take less time. On a CPU,
-#   torch often takes *longer* to train on a packed batch. Notebooks 07 to 10 find out why, and what to do about it.
+# - **"Packing is for speed."** It saves computations, but not always time. On a CPU, torch often takes *longer* to
+#   train on a packed batch. Notebooks 07 to 10 find out why, and what to do about it.
 
 # %% [markdown]
 # ## Exercise
@@ -305,9 +300,9 @@ checks.same_scores(my_scores, sequences, embedding, lstm, linear)
 # ## You can now
 #
 # tell two evils apart, and cure both. Against waste, let similar lengths share a batch. Against a final state that
-# depends on its neighbours, pack. (For some models there is another cure, which notebook 03 finds.)
+# depends on its neighbours, pack.
 #
-# One thing we have put off. The packed `data` has 14 rows. In which order? What packing
-# returns looks so wrong at first sight that people have reported it as a bug.
+# One thing we have put off. The packed `data` has 14 rows. In which order? What packing returns looks so wrong at first
+# sight that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

@@ -10,7 +10,7 @@
 #
 # After this page, you can read any packed sequence, and answer this bug report in one sentence.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> and <b>output</b></summary>
 # <pre>

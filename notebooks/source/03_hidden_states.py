@@ -11,7 +11,7 @@
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>h_n</b> and <b>output</b></summary>
 #
@@ -32,10 +32,9 @@
 #
 # ## Where does the padding get in?
 #
-# We repeat her experiment with stand-ins for four reviews: a, b, c and d, of 3, 5, 2 and 4 words. Each word is only two
-# random numbers. An LSTM returns three tensors. `output` has the hidden state at every step, for a tagger. `h_n` has
-# the final hidden state, for a classifier. `c_n` has the final *cell state*, the LSTM's second state. Where would *you*
-# expect the damage?
+# We repeat her experiment with stand-ins: reviews a, b, c and d, of 3, 5, 2 and 4 words. Each word is only two random
+# numbers. Her tagger reads `output`, the hidden state at every step. Her classifier reads `h_n`, the final hidden
+# state. And `c_n` is the final *cell state*, the LSTM's second state. Where would *you* expect the damage?
 
 # %%
 import torch
@@ -56,35 +55,29 @@ panel = StatePanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# For two steps, the two lines of c are one. Then c's data ends, and the thin line stays level. The thick one does not.
-# To an LSTM, a zero input is still an input: its biases and gates act, and each step of padding moves the state again.
-# (The packed run has stopped there, and the thin line only repeats its last state.) Then the batch ends.
-# Whatever value a line has at that moment is called `h_n`.
+# For two steps, the two lines of c are one. Then c's data ends. The thin line stays level, because the packed run has
+# stopped there. The thick one does not. To this LSTM, a step of zeros is a word like any other, and moves the state
+# again. Then the batch ends. Whatever value a line has at that moment is called `h_n`.
 #
-# Compare the two lines at the end of the batch. For c, the thick one stands more than twice as high as the thin one.
-# For a and d, they end on different *sides* of zero. A classifier that says *positive* above zero would change its mind
-# about both. Two of four, again.
+# By then, c's thick line stands more than twice as high as its thin one. For a and d, the two lines end on different
+# *sides* of zero. A classifier that says *positive* above zero would change its mind about both, but not about c. Two
+# of four, again.
 #
-# Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its final state moves, because it is read off
-# later.
-#
-# So the classifier is wrong: what it says about c depends on b. The *right* state is the one that c has when it is read
-# alone, and packing gives exactly this state. (The weights of her classifier were trained on wrong states. That is
-# another matter.) But we have watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
+# So the classifier is wrong: what it says about c depends on b. (Pull *b* longer. Nobody touches c, and yet its final
+# state moves.) The *right* state is the one that c has when it is read alone, and packing gives this state. But we have
+# watched only one number of `h_n`, and her tagger reads `output`. Is `output` wrong, too?
 #
 # ## Which results are wrong?
 #
-# Here is the same LSTM in torch, with the same data. The first code cell only sets them up: the padding in `x` is 0,
-# and `mask` is True at the 14 real cells. Then `pv.compare` runs the LSTM padded and packed, and shows where the
-# results differ. `=` means equal up to rounding, and hatched cells are padding. Each error is a percentage of the
-# largest correct value of the same sequence. The outputs, `h_n` and `c_n` have different largest values, so don't
-# compare percentages between them.
+# Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the
+# results differ. `=` means equal up to rounding, and a percentage compares the error with the largest correct value in
+# its row.
 
 # %%
 torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=2, hidden_size=3, batch_first=True)
 lengths = [3, 5, 2, 4]
-mask = pv.real_mask(lengths)
+mask = pv.real_mask(lengths)  # True at the 14 real cells
 x = torch.randn(4, 8, 2)[:, :5] * mask[..., None]  # (B, T, features), the panel's data; the padding is 0
 
 # %%
@@ -92,19 +85,17 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# First the outputs. Only hatched cells show a number. (Never mind its size: packing leaves zeros there.) At the 14
-# real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
+# First the outputs. Only the padding, hatched, shows numbers. At the 14 real steps, there is nothing but `=`. A tagger
+# reads only these steps, and they are untouched.
 #
 # Then the states. Only b has no padding, and only b is right. In c, the errors are larger than any number in the right
-# state: 174 % for `h_n`, and 194 % for `c_n`. Now count what c has: five outputs and two states, seven vectors in all.
-# Both states are wrong, and three of the outputs lie in the padding. Two vectors survive: the outputs at the two real
-# steps.
+# state: 174 % for `h_n`, and 194 % for `c_n`. So of c's seven vectors, five outputs and two states, two survive: the
+# outputs at its two real steps.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** (If some was,
 # expect a wrong result.) This LSTM reads from the first step to the last, and each row has its padding at the end. So
-# at a real step, it has read no padding yet. Stack a second layer on it, and nothing changes: up to a real step, that
-# layer has read only clean outputs.
+# at a real step, it has read no padding yet.
 #
 # "So it makes no difference what the padding holds?" she asks. "Not even if it were NaN?"
 
@@ -134,10 +125,10 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# For tags from this LSTM, it cannot matter. Zeros, ones, noise or NaN: an output at a real step is finished before the
-# padding begins. But before a model tags anything, it has to be trained. And NaN does get into padding: from missing
-# values, or from memory that nobody filled. So let us try NaN, and take a loss over real steps only. By the rule, this
-# loss is finite. And its gradients?
+# For tags from this LSTM, it cannot matter. Zeros, noise or NaN: an output at a real step is finished before the
+# padding begins. But before a model tags anything, it has to be trained. And NaN does get into padding, from missing
+# values for example. So let us try it, and take a loss over real steps only. By the rule, this loss is finite. And its
+# gradients?
 
 # %%
 ask("NaN in the padding")
@@ -155,17 +146,14 @@ print(f"loss {loss.item():.2f}; finite gradients: {finite} of {sum(w.numel() for
 # this LSTM is NaN.
 #
 # Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at
-# the batch's last step, so it goes through the padding *first*. The loss does not read the output at a step of padding,
-# so the gradient that arrives there is zero. A zero should be harmless. But the backward pass multiplies this zero by
-# the step's input, to get the gradient of the weights. The input is NaN, and zero times NaN is NaN. It also multiplies
-# the zero by the step's gates, to reach the step before. The gates have read the NaN, so they are NaN, too. In this
-# way, the NaN goes back through every earlier step of the row. Row b is clean, and that does not help, because all rows
-# share their weights. One NaN spoils the sum. With finite padding, zero times anything is zero, and the gradients are
-# right. Only NaN and infinity are stronger than a zero.
+# the batch's last step, so it goes through the padding *first*. The loss reads no output in the padding, so the
+# gradient that arrives there is zero. A zero should be harmless. But the backward pass multiplies it by the step's
+# input, which is NaN, and by its gates, which have read the NaN. And zero times NaN is NaN. Step by step, the NaN goes
+# back through the whole row. Row b is clean, and that does not help, because all rows share their weights. One NaN
+# spoils the sum. With finite padding, the gradients would be right. Only NaN and infinity are stronger than a zero.
 #
-# A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So fill
-# the padding of the *input* with zeros, before the first layer, with `masked_fill`. (Multiplying by the mask is no
-# help: NaN times zero is NaN.) Or pack, before any layer reads the NaN.
+# A mask on the output comes too late: the NaN is still there to be multiplied. So fill the padding of the *input* with
+# zeros, before the first layer, with `masked_fill`. Or pack, before any layer reads the NaN.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -190,14 +178,14 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# That was training. For results, the rule has held so far, NaN or not. Her tagger may stay in use, your colleague
-# says, and puts the phone down. Then she checks the code of both LSTMs, to be sure. The classifier's has one
-# direction. The tagger's is *bidirectional*.
+# That was training. For results, the rule holds, NaN or not. So her tagger may stay in use, your colleague says, and
+# puts the phone down. Then she checks the code of both LSTMs, to be sure. The classifier's has one direction. The
+# tagger's is *bidirectional*.
 #
 # ## What if the RNN also reads backwards?
 #
 # Such an RNN reads each row a second time, from its last step to its first, and `output` gets two halves. We take the
-# mildest case. Row d has four real steps, and only one step of padding.
+# mildest case: row d, with only one step of padding.
 
 # %%
 ask("reverse half")
@@ -211,11 +199,11 @@ comparison
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
 # 8.9 %, 7.6 %. The error fades. It does not go away. One step of nothing, and we can still measure it at the other end
-# of the row. Row c has three such steps. This direction reads them first, and when it comes to c's real steps, at
-# column 1, it is off by 64 %. These outputs look like any others, and they become her tags.
+# of the row. Row c has three such steps, and at its second word, the error is 64 %. These outputs look like any others,
+# and they become her tags.
 #
-# And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
-# the other end, so it meets the padding **first**, and carries its state from there into the real steps.
+# And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction meets the
+# padding **first**, and carries its state from there into the real steps.
 #
 # She picks the phone up again. In every row with padding, only one half of an output is right, and her linear layer
 # reads both.
@@ -234,11 +222,9 @@ assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[r
 # %% [markdown]
 # ## What is right, and when?
 #
-# It is time for all cases at once: one direction or two, one layer or two, padded or packed. The table compares each
-# result with that of the sequence alone, which is right by definition.
-#
-# One bet before you unfold the table. Stack two bidirectional layers. The second reads both halves of the first. Is
-# its *forward* half still right?
+# It is time for all cases at once. The table compares each result with that of the sequence alone, which is right by
+# definition. One bet before you unfold it. Stack two bidirectional layers. The second reads both halves of the first.
+# Is its *forward* half still right?
 
 # %%
 from packviz.check.truth import RESULTS, truth_table
@@ -246,15 +232,13 @@ from packviz.check.truth import RESULTS, truth_table
 truth_table("LSTM", RESULTS)
 
 # %% [markdown]
-# How did your bet go? The forward half is lost, too, because the second layer reads the reverse half of the first.
-# One bad half is enough.
+# How did your bet go? The forward half is lost, too. One bad half below it is enough.
 #
-# Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
-# layers there are. So the sentence from the web is right for RNNs with one direction, and only for their outputs at
-# real steps.
+# Now read the first row from the left. With one direction, there is no bad half, and outputs at real steps are **right
+# without packing**, however many layers there are. For these outputs, the sentence from the web is right.
 #
-# Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong
-# in all four columns if the batch is padded. So the classifier must pack, too. Must it?
+# Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, which is wrong in all
+# four columns if the batch is padded. So it must pack, too. Must it?
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -296,18 +280,15 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 
 # %% [markdown]
 # One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n` nor
-# the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather, because
-# every state has read padding. (With two bidirectional layers, the forward half is spoilt, too.) For all these, packing
-# is the simple way.
+# the final states of lower layers. And in the reverse direction of a padded row, every state has read padding, so there
+# is nothing to gather. For all these, packing is the simple way.
 #
-# Even in a packed batch, take care where you look in `output`. Two popular places mislead. One is `output[:, -1]`,
-# which is padding for all but the longest sequences. The other is the reverse half at `len-1`. In a packed row, this
-# direction *starts* there, so it has read only one step. It ends at step 0. So its final state is the reverse half of
-# `output[:, 0]`.
+# Even after packing, two popular places in `output` mislead. One is `output[:, -1]`, which is padding for all but the
+# longest sequences. The other is the reverse half at `len-1`. In a packed row, this direction *starts* there, so it has
+# read only one step. It *ends* at step 0.
 #
-# So she makes the call after all. Both models read wrong states, each for a reason of its own, and each gets a cure of
-# its own. The tagger will pack, and the classifier will gather. And both are trained again, because their weights have
-# learnt from wrong states.
+# So she makes the call after all. Both models read wrong states, and each gets a cure of its own. The tagger will pack,
+# and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>
 #
@@ -352,7 +333,7 @@ assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
 # ## Exercise
 #
 # `output`, of shape `(B, T, 2 · H)`, comes from a *packed* bidirectional RNN, with the forward half first. Return the
-# last layer's final states in both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
+# last layer's final states in both directions, `(B, 2 · H)`, in the same order. `lengths` is a list.
 
 
 # %% tags=["exercise"]

@@ -10,7 +10,7 @@
 # After this page, you can answer that, and you can keep the padding out of your losses, and out of every layer that
 # would read it.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>scores</b>, <b>mask</b> and <b>loss</b></summary>
 #

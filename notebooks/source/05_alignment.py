@@ -10,7 +10,7 @@
 #
 # After this page, you can answer that, move the padding of a batch, and hand states from an encoder to a decoder.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>x</b> and <b>h_n</b></summary>
 #

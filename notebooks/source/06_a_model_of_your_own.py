@@ -10,7 +10,7 @@
 # After this page, you can build a classifier and a tagger from the ten lines, and find the line that nobody warned you
 # about.
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>all of them</b>, because today they grow</summary>
 #
@@ -31,7 +31,7 @@
 #
 # ## Who makes the batches?
 #
-# In training, a `DataLoader` collects the sequences of a batch. By default it stacks them, and raises an error if their
+# In training, a `DataLoader` makes the batches. By default, it stacks the sequences, and raises an error if their
 # lengths differ. So we tell it how to build a batch, with a *collate function*: the first three of our lines. It must
 # return the lengths as well, because a padded tensor does not show where a sequence ends.
 
@@ -45,12 +45,12 @@ from torch.utils.data import DataLoader
 import packviz as pv
 from packviz.lessons import ask, checks
 
-# %%
 ids, labels = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]], [0, 1, 0, 1]
 pairs = [(torch.tensor(s), label) for s, label in zip(ids, labels)]
 
 
-def collate(batch):
+# %%
+def collate(batch):  # a list of pairs: (sequence, label)
     sequences, labels = zip(*batch)
     lengths = torch.tensor([len(s) for s in sequences])
     return pad_sequence(sequences, batch_first=True), lengths, torch.tensor(labels)
@@ -70,19 +70,18 @@ except RuntimeError as error:
 assert message.startswith("stack expects each tensor to be equal size")
 
 # %% [markdown]
-# Many people leave the lengths out and count later: `(x != 0).sum(1)`. That goes wrong as soon as 0 is also a word. And
-# even with the right lengths, an embedding with `padding_idx=0` never learns word 0, because vector 0 gets no gradient.
-# So number your words from 1.
+# <details><summary>Why not count later, with <code>(x != 0).sum(1)</code>? And what if 0 is a word?</summary>
 #
-# The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
-#
-# <details><summary>More about vector 0</summary>
+# That count goes wrong as soon as 0 is also a word. And even with the right lengths, an embedding with `padding_idx=0`
+# never learns word 0, because vector 0 gets no gradient. So number your words from 1.
 #
 # Without `padding_idx`, word 0 learns like any other, because packed data contain no padding. Is vector 0 zero? The
 # constructor `nn.Embedding(…, padding_idx=0)` makes it so, once. `from_pretrained` keeps whatever you load as vector 0,
 # and an initialisation of your own overwrites the zeros.
 #
 # </details>
+#
+# The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
 
 # %% tags=["claims"]
 for batch, n in [(x, [5, 5, 5, 5]), (x, [3, 5, 2, 3]), (x, [5, 4, 3, 2]), (x.flip(1), [3, 5, 2, 4]), (x, [2.99, 5.0, 2.0, 4.0])]:
@@ -104,43 +103,39 @@ for told in (0, None):  # a word with the id 0, once with padding_idx and once w
 # %% [markdown]
 # ## Where in `h_n` is my sequence?
 #
-# Line 6 grows: two layers, two directions. The classifier gets the final states of the last layer. How to `join` the
-# two directions stays open for now.
+# Line 6 grows: two layers, two directions. How to `join` the final states of the two directions stays open for now.
 
 
 # %%
 class Classifier(nn.Module):
-    def __init__(self, join, tokens=10, classes=2, E=8, H=16):
+    def __init__(self, join):
         super().__init__()
-        self.embed, self.join = nn.Embedding(tokens, E, padding_idx=0), join
-        self.rnn = nn.LSTM(E, H, num_layers=2, bidirectional=True, batch_first=True)
-        self.out = nn.Linear(2 * H, classes)
-
-    def final_states(self, x, lengths):
-        packed = pack_padded_sequence(self.embed(x), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        _, (h_n, _) = self.rnn(packed)
-        return h_n
+        self.embed, self.join = nn.Embedding(10, 8, padding_idx=0), join
+        self.rnn = nn.LSTM(8, 16, num_layers=2, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(2 * 16, 2)
 
     def forward(self, x, lengths):
-        return self.out(self.join(self.final_states(x, lengths)))
+        packed = pack_padded_sequence(self.embed(x), lengths.cpu(), batch_first=True, enforce_sorted=False)
+        _, (h_n, _) = self.rnn(packed)
+        return self.out(self.join(h_n))
 
 
 # %% [markdown]
-# Here is `h_n` for the first three sequences. The
-# arrows mark the direction:
+# Here is `h_n` for the first three sequences. The arrows mark the direction:
 
 # %% jupyter={"source_hidden": true}
-h_n = Classifier(None).final_states(x[:3], lengths[:3])
+model = Classifier(None)
+packed = pack_padded_sequence(model.embed(x[:3]), lengths[:3], batch_first=True, enforce_sorted=False)
+_, (h_n, _) = model.rnn(packed)
 states, numbers = (["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)])
 everything = torch.ones(3, 4, dtype=torch.bool)
 title = f"h_n is {tuple(h_n.shape)}: four states of 16 numbers for each of three sequences"
 pv.draw.Aligned(title, [states] * 3, everything, columns=numbers)
 
 # %% [markdown]
-# Each column of the picture is one `h_n[i]`, because the first dimension runs over layers and directions, even with
-# `batch_first=True`. We need the last two, `h_n[-2:]`, of shape `(2, B, 16)`. Side by side, they make one row of 32
-# numbers for each sequence: `(B, 32)`. Two ways come to mind. `torch.cat([h_n[-2], h_n[-1]], dim=1)` is one, and
-# `h_n[-2:].view(B, -1)` is shorter. Both return the right shape.
+# The first dimension of `h_n` runs over layers and directions, even with `batch_first=True`. We need the last
+# layer's states, `h_n[-2:]`, of shape `(2, B, 16)`, as one row of 32 numbers for each sequence. Two ways come to mind.
+# `torch.cat([h_n[-2], h_n[-1]], dim=1)` is one, and `h_n[-2:].view(B, -1)` is shorter. Both return the right shape.
 
 # %%
 ask("view instead of cat")
@@ -169,8 +164,7 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 # ## Does it learn?
 #
 # The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
-# in the same batches every time. Then we show them 512 new sequences. (Folded: the data, an ordinary training
-# loop, and the two runs.)
+# in the same batches every time. Then we show them 512 new ones. (The training loop is ordinary, and folded.)
 
 
 # %% jupyter={"source_hidden": true}
@@ -231,12 +225,12 @@ with torch.no_grad():
 assert 0.6 < sum(hardly) / len(hardly) < 0.7
 
 # %% [markdown]
-# It learns! Both losses end near zero, and in the batches that they have trained on, both models are right. On new
-# data, `cat` is right about nine times in ten, and `view` tosses a coin. Fed with the states of strangers, it has
-# memorised which strangers come in which row. That looks like overfitting, and no dropout cures it.
+# It learns! Both losses end near zero, and both models know the batches that they have trained on. On new data, `cat`
+# is right about nine times in ten. `view` tosses a coin. It has memorised which strangers come in which row. That
+# looks like overfitting, and no dropout cures it.
 #
-# The model could memorise the strangers because each row had the same ones in every epoch. With `shuffle=True`, that is
-# over. Then the loss hardly falls at all, and the same mistake looks like a model that is too small.
+# It could memorise them because each row had the same strangers in every epoch. With `shuffle=True`, the loss hardly
+# falls at all, and the same mistake looks like a model that is too small.
 #
 # So there is the line: `h_n[-2:].view(B, -1)`. To catch this mistake, we need neither labels nor training.
 #
@@ -260,16 +254,15 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Write such a check for every
-# sequence model, and call `model.eval()` first if there is dropout or BatchNorm. But it looks at predictions only,
-# and a *loss* can go wrong, too.
+# Write such a check for every sequence model, and call `model.eval()` first if there is dropout or BatchNorm. But it
+# looks at predictions only, and a *loss* can go wrong, too.
 #
 # ## What if every word has a label?
 #
-# A tagger grows from our last four lines. Its loss must compare each word with its own tag, and read no padding. There
-# are three common ways to do it, and a fourth, which is one too many. The folded cell makes everything twice. The
-# LSTM's output is there packed (`packed`) and padded (`output`). So are the labels: packed (`targets`) and padded
-# (`tags`), with −100, which torch's `cross_entropy` ignores by default.
+# A tagger grows from our last four lines. Its loss must compare each word with its own tag, and read no padding. The
+# folded cell makes outputs and tags twice: packed (`packed`, `targets`) and padded (`output`, `tags`). The padding of
+# `tags` is −100, which torch's `cross_entropy` ignores by default. Here are three common ways to compute the loss, and
+# a fourth, which is one too many:
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(1)
@@ -292,7 +285,7 @@ print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 # Three agree, and the fourth is plausible. But `packed.data` goes by time step, and `tags[mask]` by sequence. So 13 of
 # 14 words are compared with another word's tag. Pack both, or mask both.
 #
-# The loss is right. Now suppose that a tagger is trained. How good is it? Careful: which cells do you count?
+# The loss is right. And once a tagger is trained, how good is it?
 
 # %%
 ask("accuracy over the padding")
@@ -306,19 +299,19 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 
 # %% [markdown]
 # 32 % or 99 %, for one and the same tagger! A third of the cells are words, and 97 % of a third is 32 %. In the
-# padding, `pad_packed_sequence` leaves zeros. So the linear layer gives the same tag to every cell there. If it is 0,
-# like the label there, all the padding counts as right, and that adds 67 %. If not, the padding adds nothing. The right
-# number is `(head(output).argmax(2) == tags)[mask].float().mean()`.
+# padding, `pad_packed_sequence` leaves zeros, so the linear layer gives every cell there the same tag. If it is 0, like
+# the label there, the padding adds 67 %. If not, it adds nothing. The right number is
+# `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
 # A wrong summary, a wrong order, a wrong count: torch objects to none of them. Other mistakes sit in the batch,
 # before any model reads it.
 #
 # ## Which mistakes can you see in a batch?
 #
-# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and torch packs every one of these
-# batches without an error:
+# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and torch packs all five without
+# an error:
 
-# %%
+# %% jupyter={"source_hidden": true}
 spoilt = {
     "all lengths are T": (x, [5, 5, 5, 5]),
     "a length too short": (x, [3, 5, 2, 3]),
@@ -326,12 +319,14 @@ spoilt = {
     "padded on the left": (x.flip(1), [3, 5, 2, 4]),
     "lengths are not whole": (x, [2.99, 5.0, 2.0, 4.0]),
 }
+
+# %%
 for mistake, (batch, n) in spoilt.items():
     print(f"{mistake:24}", ", ".join(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)))
 
 # %% [markdown]
-# Four are found. The first is only suspected, hence *undecided*: three rows end in zeros, and yet every length is 5.
-# These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide.
+# Four are found. The first is only suspected, hence *undecided*: every length is 5, and yet three rows end in zeros.
+# These may be padding, or real tokens with the id 0. You decide.
 #
 # <details><summary>Five mistakes that no batch shows</summary>
 #
@@ -347,9 +342,9 @@ for mistake, (batch, n) in spoilt.items():
 #
 # ## Exercise
 #
-# Write a collate function for the tagger. It gets a list of pairs: a sequence (a tensor of token ids) and its tags (a
-# list of numbers, as long as the sequence). Return three tensors: the sequences, padded with 0; the lengths; and the
-# tags, padded with −100. The batch is the first dimension.
+# Write a collate function for the tagger. It is like `collate`, but instead of a label, each sequence comes with a list
+# of tags, one number for each word. Return the padded sequences and the lengths as before, and the tags, padded with
+# `padding_value=-100`.
 
 
 # %% tags=["exercise"]
@@ -379,8 +374,8 @@ checks.collate(my_collate)
 #
 # The rest is for reference. The longer parts are folded, with their code below them.
 #
-# **One mask for pooling and attention.** `mask[..., None]` has the shape `(B, T, 1)`. With it, you can take the mean or
-# the maximum of a sequence's outputs, or weight them:
+# **One mask for pooling and attention.** Of a sequence's outputs, you can take the mean, the maximum or the last one,
+# or weight them:
 
 # %%
 real = mask[..., None]  # (B, T, 1)

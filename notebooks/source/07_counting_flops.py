@@ -9,7 +9,7 @@
 #
 # After this page, you can count an RNN's work from sizes and lengths alone, and say what such a count is worth.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>lstm</b></summary>
 #

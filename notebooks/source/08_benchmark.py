@@ -9,7 +9,7 @@
 #
 # After this page, you can time two methods so that even your colleague believes the result.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> to <b>output</b>, and <b>backward</b></summary>
 #

@@ -8,10 +8,10 @@
 # notebook 08, a packed step did half the work of a padded one, and took over thirty times as long. <!-- recorded -->
 # Where does all that time go?
 #
-# After this page, you can say where the time of a packed step goes on a CPU, and get most of it back. (A fold at the
-# end says how much of this is so on a GPU.)
+# After this page, you can say where the time of a packed step goes on a CPU, and get most of it back. (For a GPU, see
+# the fold at the end.)
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>loss.backward()</b></summary>
 #
@@ -32,10 +32,9 @@
 #
 # ## Which part is slow?
 #
-# Notebook 08 timed a model from PyTorch's forum. It packs 512 sequences, runs an LSTM on them, and pads the output.
-# In setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths count down from
-# T to 1, again and again. Only B is slow. So the culprit must care about lengths, and three parts do: pack, the
-# packed LSTM, and pad.
+# The model from the forum (notebook 08) packs 512 sequences, runs an LSTM on them, and pads the output. In setup **A**,
+# all sequences have T steps. In setup **B**, the lengths count down from T to 1, again and again. Only B is slow. So
+# the culprit must care about lengths, and three parts do: pack, the packed LSTM, and pad.
 
 # %%
 import torch
@@ -49,10 +48,9 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part whose backward pass is scattered over hundreds of small operators? You replace it with
-# something faster that gives the same results, and see what you save. We did so three times, and kept each change:
-# first pad, then pack, then the LSTM. What each change saves is roughly the time of its part. (With all three changes,
-# the step is that of `pv.run`, the subject of notebook 10.)
+# How do you time a part whose backward pass is scattered over hundreds of operators? You replace it with something
+# faster that gives the same results, and see what you save. We replaced pad, then pack, too, and at last the LSTM. Now
+# the step is that of `pv.run`, the subject of notebook 10.
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -60,11 +58,11 @@ parts.chart(parts.STUDY.recordings())
 # %% [markdown]
 # At 256 steps, eight seconds become less than a fifth of a second. <!-- recorded --> Most of the eight seconds went to
 # the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and at 128
-# steps, it takes a third of the step. (At 64 and 256 steps, the noise is as large as pad's share.) <!-- recorded -->
+# steps, it takes a third of the step. <!-- recorded -->
 #
-# Clocks are noisy. So for a while, we **count**. In the backward pass, autograd writes tensors. We count their
-# bytes, and get the same number in every round. We begin with pad. It computes nothing, so whatever it does wrong
-# should be easy to see.
+# Clocks are noisy: in this chart, at 64 and 256 steps, the noise is as large as pad's share. <!-- recorded --> So for a
+# while, we **count** the bytes that autograd writes in the backward pass. They are the same in every round. We begin
+# with pad. It computes nothing, so whatever it does wrong should be easy to see.
 
 # %% tags=["claims"]
 recorded_parts = parts.STUDY.load()
@@ -87,13 +85,11 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # %% [markdown]
 # ## How can a copy be slow?
 #
-# torch does not pad step by step. As long as no sequence ends, it copies the time steps together, as one *slice*. Where
-# a sequence ends, the next slice begins. So there is a slice for each distinct length: one in A, and in B as many as
-# there are time steps.
+# As long as no sequence ends, pad copies the time steps together, as one *slice*. Where a sequence ends, the next slice
+# begins. So there is a slice for each distinct length: one in A, and T in B.
 #
 # In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48
-# cells when padded, 26 of them real. Each row below is one of the copies, with its slice in colour. The hatched cells
-# get written as well.
+# cells when padded, 26 of them real. Each row below is one copy, with its slice in colour.
 
 # %%
 panel = BackwardPanel(3)
@@ -116,9 +112,12 @@ if profile.count([5, 4], features=1).pad.formula is None:
     assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
-# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice, in colour, has 12 cells. It
-# costs 136. That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is
-# not the slice. It is the whole tensor that the slice was cut from, or written into:
+# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice, in colour, has 12 cells: 3
+# steps of 4 sequences. It costs 136. That is because autograd hands back a gradient as large as the slice's *input*.
+# And the input of a slice is not the slice. It is the whole tensor. So for 12 cells, autograd copies the whole padded
+# gradient, and fills a whole packed tensor with zeros, only to add it to that of the first row.
+#
+# <details><summary>The 136 cells of the second slice, added up</summary>
 #
 # | what autograd writes for the second slice | cells |
 # |---|---|
@@ -127,21 +126,23 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # | a copy of the gradient of the *whole* padded tensor | 48 |
 # | the slice itself, three times | 36 |
 #
-# Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
-# derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
+# </details>
+#
+# Who would write such a thing? Nobody did. In torch 2.13, `pad_packed_sequence` has no derivative formula of its own,
+# so autograd derives one from the copies.
 #
 # Move the slider to 6, and all six lengths differ. 340 written cells become 654, for 27 gradients. And six lengths are
-# few: in setup B, there are as many as there are steps.
+# few. Setup B has up to 512.
 #
 # So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
 # ## What does the packed LSTM write?
 #
-# On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps
-# in one call. A *packed* RNN usually goes through the steps one by one. First, torch multiplies all real cells by the
-# input weights at once. Then, at each step, it takes that step's rows out of the result with `narrow`, which returns
-# a slice without copying. A slice. You can guess the rest: for each step, a tensor of zeros with a row for *every*
-# real cell. This is the backward pass for 64 sequences of 64, 63, …, 1 steps:
+# On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, all time steps in one call. A
+# *packed* RNN usually goes step by step. First, torch multiplies all real cells by the input weights at once. Then, at
+# each step, it takes that step's rows out of the result with `narrow`. That is a slice. You can guess the rest: for
+# each step, a tensor of zeros with a row for *every* real cell. This is the backward pass for 64 sequences of 64, 63,
+# …, 1 steps:
 
 # %% tags=["claims"]
 small = profile.count([5, 4, 2, 2], features=8)
@@ -170,10 +171,9 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 #
 # ## Would buckets help?
 #
-# Many people put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer
-# distinct lengths, and that makes pad cheaper. It might help the LSTM, too, because for *equal* lengths, torch 2.13
-# runs even a packed LSTM in the fused kernel. How equal is equal enough? Take 64 sequences of 65 steps, and shorten
-# *one* of them by *one* step.
+# A *bucket*, a batch of similar lengths, usually has fewer distinct ones, and that makes pad cheaper. It might help the
+# LSTM, too, because for *equal* lengths, torch 2.13 runs even our packed LSTM in the fused kernel. How equal is equal
+# enough? Take 64 sequences of 65 steps, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -201,19 +201,19 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (That does
-# not make it 900 times slower. Our counter cannot look inside the fused kernel, so 308 kB are too few. But the 287 MB
-# are real, and one step brought them in.) There is nothing between the two. Either all lengths are equal, or the LSTM
-# goes step by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even.
+# not make it 900 times slower, and 308 kB are too few, because our counter cannot look inside the fused kernel. But the
+# 287 MB are real.) There is nothing between the two. Either all lengths are equal, or the LSTM goes step by step. That
+# is why bucketing cannot rescue it: a bucket would have to be perfectly even.
 #
 # Now we know what each culprit writes. If that is the whole story, we can predict a time.
 #
 # ## What if the sequences are twice as long?
 #
-# In setup B, when T doubles, so do the time steps and the distinct lengths. There are twice as many tensors to write,
-# and each has twice as many cells. So both culprits write four times as much, and if time follows bytes, twice the
-# length should take four times as long. It only remains to see the clock agree, in the recording of notebook 08:
+# In setup B, when T doubles, there are twice as many tensors to write, and each has about twice as many cells. So if
+# time follows bytes, a step takes about four times as long. It only remains to see the clock agree, in the recording of
+# notebook 08:
 
-# %%
+# %% jupyter={"source_hidden": true}
 recording = forum.STUDY.load()
 took = {T: recording.timing(forum.point("B", T)).median("packed") for T in (64, 128, 256, 512)}
 for T in (64, 128, 256):
@@ -236,9 +236,9 @@ assert not recorded or exponent([count.pad.backward.bytes for count in counts]) 
 assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8", "3.2"]
 
 # %% [markdown]
-# 4.4 is near enough, and 3.2 is not far off. But 7.8? <!-- recorded -->  Notebook 08 showed the place: from 224 to 256
-# steps, the time nearly triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain
-# it, because both grow smoothly. Something else sets in there, and our bytes do not show it.
+# 4.4 is near enough, and 3.2 is not far off. But 7.8? <!-- recorded --> Notebook 08 showed the place: from 224 to 256
+# steps, the time nearly triples. <!-- recorded --> That is not a curve. It is a cliff, and our two causes grow too
+# smoothly for that. Something else sets in there, and our bytes do not show it.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -254,13 +254,13 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## Who pays for the memory?
 #
-# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory.
-# On Linux, torch gets memory from glibc, the C library, and glibc gets it from the system, in *pages*, usually of 4
-# KiB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free page, fills it
-# with zeros, and lets the program continue. Nobody notices one fault. How many are there in a packed step? (The times
-# are those of notebook 08. The first chart was another recording.)
+# Every tensor of zeros needs a place in memory, if only until it has been added. On Linux, torch gets memory from
+# glibc, the C library, and glibc gets it from the system, in *pages*, usually of 4 KiB. When a program first touches a
+# page, a *page fault* interrupts it: the system has to find a free page and fill it with zeros. Nobody notices one
+# fault. How many are there in a packed step? (The times are from notebook 08's recording, and not from that of the
+# first chart.)
 
-# %%
+# %% jupyter={"source_hidden": true}
 print("setup B    packed step   page faults   a tensor of zeros")
 for T_longest in (224, 256, 512):
     point = forum.point("B", T_longest)
@@ -288,18 +288,19 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # At 512 steps, over **eight million** page faults, in *one* training step. At 4 KiB each, that is 34 GB, cleaned and
 # handed out page by page. <!-- recorded -->
 #
-# Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step: four
-# gates of 32 numbers for every real cell. When that tensor is freed, glibc either keeps the memory for the next one, or
-# gives it back to the system. Large blocks go back, and smaller ones are kept, as long as not too much memory is free.
-# What is large? At first, over 128 KiB. Then glibc *learns*: when a larger block is freed, it raises its limit to the
-# size of that block, but never above 32 MiB. At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much,
-# by a hair.
+# Look at the last column, the size of the tensor that the packed LSTM fills with zeros at each time step. When a tensor
+# is freed, glibc gives large blocks back to the system, and keeps smaller ones, as long as not too much memory is free.
+# What is large? At first, over 128 KiB. Then glibc *learns*: when it frees a larger block, it raises its limit to that
+# size, but never above 32 MiB. At 224 steps, our tensor takes 30.6 MiB. At 256, it takes 32.1: too much, by a hair.
 #
 # So 32.1 MiB are given back at nearly every time step, and asked for again. That is 8,224 fresh pages, 256 times in one
-# training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff. (At 224 steps,
-# glibc keeps the tensors. It still returns some memory now and then, when too much is free: hence the 219,105 faults.)
+# training step: 2.1 million page faults, most of the 2.65 million in the table. There is the cliff.
 #
-# <details><summary>And the rest? And why 9.9 seconds, where the first chart has 7.9? And two more questions</summary>
+# <details><summary>And the other faults? And why 9.9 seconds, where the first chart has 7.9? And two more
+# questions</summary>
+#
+# At 224 steps, glibc keeps the tensors. It still returns some memory now and then, when too much is free: hence the
+# 219,105 faults.
 #
 # In this recording, the training step at T = 256 has half a million faults more than our sum, and we have not found
 # out why. In the recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!--
@@ -308,8 +309,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # *Beyond the cliff, we expect a 4 again. Why 3.2?* The faults, too, are only 3.1 times as many, because at 256 steps
 # there are half a million more than we can explain. <!-- recorded -->
 #
-# *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
-# 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
+# *Why does the tensor grow so little from 224 steps to 256?* It has a row for every real cell, with four gates of 32
+# numbers. Exactly two countdowns from 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
 #
 # </details>
 #
@@ -374,16 +375,15 @@ if platform.libc_ver()[0] == "glibc":
     assert alone > 20 * both
 
 # %% [markdown]
-# The small batch is far below the cliff, but there, too, glibc returns memory when much is free. Its 17,445 page faults
-# become 2, and almost half of the time is gone. In the large one, over eight million become 3. Three! And two thirds of
-# the time is gone, 21.9 seconds: 2.7 µs for each fault. <!-- recorded -->
+# Even the small batch, far below the cliff, loses all but 2 of its 17,445 page faults, and almost half of its time. In
+# the large one, over eight million become 3. Three! And two thirds of the time is gone, 21.9 seconds: 2.7 µs for each
+# fault. <!-- recorded -->
 #
-# Does that explain the cliff? From 224 to 256 steps, the faults rose from 0.22 to 2.65 million: 2.43 million more. At
-# 2.7 µs each, they should cost some 6.5 seconds. And the cliff? From 3.4 to 9.9 seconds: it is 6.5 seconds high. <!--
-# recorded --> (So good a match is partly luck, because the slices alone should add half a second.) Guilty, then. Here
-# is the third cause, and the only one that you can remove without touching your code.
-#
-# The price is memory. Whatever your step needed at its peak, glibc keeps, unless more than 2 GiB are free.
+# Does that explain the cliff? At 256 steps, there are 2.43 million more faults than at 224. At 2.7 µs each, they
+# should cost some 6.5 seconds. And how high is the cliff? From 3.4 to 9.9 seconds: 6.5. <!-- recorded --> (So good a
+# match is partly luck, because the slices grow, too.) Guilty, then. Here is the third cause, and the only one that you
+# can remove without touching your code. The price is memory. Whatever your step needed at its peak, glibc keeps, unless
+# more than 2 GiB are free.
 #
 # <details><summary>Why two variables? And what of other allocators?</summary>
 #
@@ -401,25 +401,22 @@ if platform.libc_ver()[0] == "glibc":
 #
 # </details>
 #
-# No setting touches the first two causes. Without page faults, the large packed step still takes over ten times as long
-# as the padded one. <!-- recorded --> To remove these two, the code has to change.
+# The first two causes remain. Without page faults, the large packed step still takes over ten times as long as the
+# padded one. <!-- recorded --> To remove these two, the code has to change.
 #
 # ## What can you do?
 #
 # From the least effort to the most:
 #
-# - **Set the two variables**, unless all of your tensors are small (under 128 KiB). Watch the memory.
-# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer and the layer's scores to the
-#   loss, and pack the tags in the same way. Then pad, the smaller culprit, is gone. (If your loss reads only `h_n`,
-#   pad's backward pass never runs.)
-# - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
-#   fewer steps.
-# - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a
-#   padded RNN's outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
+# - **Set the two variables** (on Linux), unless all of your tensors are small (under 128 KiB). Watch the memory.
+# - **Leave out `pad_packed_sequence`.** Give `packed_output.data` to the linear layer, and pack the tags in the same
+#   way (notebook 04). Then pad is gone.
+# - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. There, a
+#   padded RNN is right, too (notebook 03).
 # - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which avoids the first two causes.
 #
-# The last is the one that made a fifth of a second out of eight in the chart at the top, with the results of packing.
-# How can that be? [Notebook 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
+# In the first chart, the last took less than a fifth of a second instead of eight, with the results of packing. How can
+# that be? [Notebook 10](10_making_packing_pay.ipynb) builds it, piece by piece.
 #
 # <details><summary>What it is not: two more suspects, each with an alibi</summary>
 #

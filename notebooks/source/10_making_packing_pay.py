@@ -10,7 +10,7 @@
 #
 # After this page, you can train an RNN on ragged batches in one line, and say why you can trust that line.
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: three lines that become one</summary>
 #
@@ -31,8 +31,8 @@
 #
 # ## Can one index replace all slices of pad?
 #
-# We begin with pad. It only moves numbers, so all we need to know is where each one goes. How do we find out? We ask
-# pack itself: we number the cells of a padded batch, and pack the numbers.
+# We begin with pad. It only moves numbers, so all we need to know is where each one goes. Let us ask pack: we number
+# the cells of a padded batch, and pack the numbers.
 
 # %%
 import torch
@@ -51,16 +51,13 @@ numbers = torch.arange(4 * 5).view(4, 5)
 pv.show(numbers, lengths, batch_first=True)
 
 # %% [markdown]
-# Look at the packed half. Each number says which cell its entry comes from. Together, they are an **index**, which
-# holds all there is to know about where each cell goes. With it, packing is a *gather*, which reads rows in a given
-# order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap: the gradient of
-# a gather is a scatter, and the gradient of a scatter is a gather. There are no slices any more, and so no tensors of
-# full size to add up.
+# Look at the packed half. Each number says which cell its entry comes from. Together, they are an **index**. With it,
+# packing is a *gather*, which reads rows in a given order. Padding is a *scatter*, which writes rows to given places.
+# In the backward pass, the two swap roles. There are no slices any more, and so no tensors of full size to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
-# results. Does that cure what notebook 09 found? Take its setup B again: 512 sequences, whose lengths count down from T
-# to 1, again and again. When T doubled, torch's pad wrote four times as many bytes. Here is what the backward pass
-# through pack and pad writes now:
+# results. Take setup B of notebook 09 again: 512 sequences, whose lengths count down from T to 1, again and again. What
+# does the backward pass through pack and pad write now?
 
 
 # %% jupyter={"source_hidden": true}
@@ -87,17 +84,17 @@ assert torch.equal(gathered, packed.data)
 assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 3), padded)
 
 # %% [markdown]
-# At T = 64, packviz writes 8.45 MB. For the same gradient, torch writes 65 times as much. And the growth has changed:
-# when T doubles, so does the number of cells, and what packviz writes doubles with it.
+# At T = 64, torch writes 65 times as much as packviz, for the same gradient. And when T doubles, torch's bytes nearly
+# quadruple, but packviz's only double, as the cells do.
 #
 # One culprit is gone, the easy one. The RNN has to compute something at every step, and cannot just look things up.
 #
 # ## Can the RNN take all its slices at once?
 #
-# The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But why take
-# them one step at a time? `split` takes the rows of all steps in a single call, and its backward pass simply joins
-# their gradients. Here is a whole plain RNN that uses it. (`h[: len(rows)]` drops the sequences that have ended. That
-# is a slice, too, but of a small tensor: the state of one step.)
+# On a CPU, the packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But why
+# take them one step at a time? `split` takes the rows of all steps in a single call, and its backward pass simply joins
+# their gradients. Here is a whole plain RNN that uses it. Then it meets torch's, on 64 sequences whose lengths again
+# count down.
 
 
 # %%
@@ -105,13 +102,11 @@ def split_rnn(rnn, packed):
     w_x, w_h, b_x, b_h = rnn.parameters()
     h, outputs = torch.zeros(packed.batch_sizes[0], rnn.hidden_size), []
     for rows in (packed.data @ w_x.T + b_x).split(packed.batch_sizes.tolist()):
-        h = torch.tanh(rows + h[: len(rows)] @ w_h.T + b_h)
+        h = h[: len(rows)]  # drops what has ended: also a slice, but of a small tensor
+        h = torch.tanh(rows + h @ w_h.T + b_h)
         outputs.append(h)
     return torch.cat(outputs)
 
-
-# %% [markdown]
-# Here it is next to torch's RNN, again on sequences whose lengths count down:
 
 # %% jupyter={"source_hidden": true}
 rnn = torch.nn.RNN(16, 32)
@@ -130,12 +125,11 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
     assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
-# Equal results, and at T = 64, a nineteenth of the bytes. When T doubles, the bytes now only double. Before, they
-# nearly quadrupled.
+# Equal results, and at T = 64, a nineteenth of the bytes.
 #
-# For a GRU or a plain RNN, this loop will do. On a CPU, torch 2.13 trains both step by step, padded or not, so no fast
-# kernel competes with our loop. For an LSTM, there is one: *oneDNN's fused kernel* computes all time steps of a
-# *padded* LSTM in one call. No loop can keep up with that, so let us use it. But it knows nothing of lengths.
+# For a GRU or a plain RNN, this loop will do, because on a CPU, torch 2.13 trains both step by step, padded or not. For
+# an LSTM, it has something better: *oneDNN's fused kernel* computes all time steps of a *padded* LSTM in one call. No
+# loop can keep up with that, so let us use it. But it knows nothing of lengths.
 #
 # ## How do you feed a kernel that wants padding?
 #
@@ -147,13 +141,12 @@ ten = [14, 13, 13, 12, 8, 8, 7, 3, 3, 2]
 pv.draw.Stairs(ten, [0, 3, 8, 14])
 
 # %% [markdown]
-# Hatched cells are padding that is computed all the same: 6 of them, where the padded batch has 57. Two cuts have
-# saved the other 51. Further cuts could save only those six, and each costs one more call of the kernel.
+# Hatched cells are padding that is computed all the same: 6 of them, where the padded batch has 57. So our two cuts
+# save 51 cells, and cost two more calls of the kernel.
 #
-# How far should we go? Say that a call costs as much as 200 cells. (That is about right on our CPU, and with a slider,
-# you can try another cost.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle. Our
-# two cuts save 51 cells, and cost two more calls, or 400 cells. So in a batch of ten sequences, they do not pay. Take a
-# larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at all.
+# Is that a bargain? Say that a call costs as much as 200 cells, which is about right on our CPU. Then we have paid 400
+# cells to save 51. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have
+# no padding at all.
 
 # %%
 ask("calls or cells")
@@ -182,33 +175,26 @@ panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# At these prices, 8 rectangles cost 61 % of the padded batch, and anything from 5 to 12 does about as well. But 54
-# rectangles cost more than 2 rectangles do. And all 101, without a single wasted cell, cost *more* than padding. If a
-# call costs more, the lowest point moves to the left: fewer and larger rectangles.
+# At 200 cells a call, 8 rectangles cost 61 % of the padded batch. But all 101, without a single wasted cell, cost
+# *more* than padding. If a call costs more, the lowest point moves to the left: fewer and larger rectangles.
 #
 # It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It runs
-# on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved much of the
-# work, and the final states are wrong again.
+# on through the padding, and the final states are wrong again.
 #
 # ## How do you stop an LSTM that cannot stop?
 #
-# The final `h` is easy. It is an output, the one at the last real step, and notebook 03 gathered it there. But an
-# LSTM also has a final `c`, which its output does not contain. So `c` must survive the padding inside the kernel.
-# There, each step computes c ← f · c + i · g, where g is new content, and the *gates* f and i lie between 0 and 1. To
-# keep c, we need f = 1 and i = 0. Then c is *frozen*.
+# The final `h` is easy. It is the output at the last real step, and notebook 03 gathered it there. But no output
+# contains the final `c`, so `c` must survive the padding inside the kernel. There, each step computes c ← f · c + i ·
+# g, where g is new content, and the *gates* f and i lie between 0 and 1. To keep c, we need f = 1 and i = 0. Then c is
+# *frozen*.
 #
 # We cannot change the kernel. But we can change what it *reads*. We give each time step one more input: 1 in the
-# padding, and 0 elsewhere. For this input, the LSTM's input weights need one more column. We fill it like this:
+# padding, and 0 elsewhere. For this input, the LSTM's input weights need one more column: +w in the rows of f, which
+# pushes f up towards 1; −w in those of i, which pushes i down towards 0; and 0 in all others. Outside the padding,
+# nothing changes.
 #
-# | rows of the weights | new column | in the padding |
-# |---|---|---|
-# | those of f | +w | f is pushed up, towards 1 |
-# | those of i | −w | i is pushed down, towards 0 |
-# | all others | 0 | nothing changes |
-#
-# Outside the padding, the new input is 0, so nothing changes at all. How large must w be? A gate is a sigmoid, 1 / (1 +
-# e⁻ˣ), which on paper never quite reaches 0 or 1. But for x = 10, it is 0.99995, and that sounds safe. Let us try 10,
-# and then 100.
+# How large must w be? A gate is a sigmoid, 1 / (1 + e⁻ˣ), which on paper never quite reaches 0 or 1. But for x = 10, it
+# is 0.99995, and that sounds safe. Let us try 10, and then 100.
 
 # %%
 ask("a frozen state")
@@ -239,8 +225,8 @@ for weight in (10, 100):
 # to 0.2.
 #
 # And 100? Not a small number: zero. On paper, that cannot be. In float32, it can. From x = 17 on, 1 + e⁻ˣ is rounded
-# to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ overflows to ∞, so i is *exactly* 0. And ±100 is past both, with
-# room for what else a gate receives. We have all cursed rounding. Here, for once, it works for us.
+# to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ overflows to ∞, so i is *exactly* 0. We have all cursed rounding.
+# Here, for once, it works for us.
 #
 # <details><summary>Which weight does packviz take?</summary>
 #
@@ -250,12 +236,10 @@ for weight in (10, 100):
 #
 # </details>
 #
-# So c survives, and so does its gradient, which passes through the padding unchanged, because f = 1. (h does not
-# survive, but we gather it at the last real step.)
+# So c survives, and so does its gradient, which passes through the padding unchanged, because f = 1.
 #
-# One thing is left: a reverse direction, which would meet the padding *first*. But it is just a forward direction, on
-# sequences that are turned round. So an index turns each sequence round, and leaves its padding at the end: `d0 d1 · ·`
-# becomes `d1 d0 · ·`. The kernel runs forward on that, and the index turns the outputs back.
+# One thing is left: a reverse direction, which would meet the padding *first*. So an index turns each sequence round,
+# leaving its padding last, and turns the outputs back.
 #
 # An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
 # And everything is behind one call:
@@ -265,8 +249,8 @@ for weight in (10, 100):
 # ```
 #
 # It takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns what
-# pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) On a CPU, it usually chooses
-# `method="split"` for a GRU or a plain RNN, and the cheapest `"staircase"` for an LSTM.
+# pack → RNN → pad returns. On a CPU, it usually chooses `method="split"` for a GRU or a plain RNN, and the cheapest
+# `"staircase"` for an LSTM.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -293,9 +277,17 @@ assert torch.equal(through, torch.ones_like(c))  # the gradient of c, too, passe
 # not. We can look.
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
-# NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell, NaN
-# would get into the gradients, and the comparison would fail. In so small a batch, no cut pays, and `run` would make
-# none. So we ask for two.
+# NaN. So `run` has to put a zero into each of these cells before the kernel reads it. If it forgot a single one, NaN
+# would get into the gradients, and the comparison with packing would fail. In so small a batch, no cut pays, so we ask
+# for two.
+
+
+# %%
+torch.manual_seed(0)
+lengths = [9, 2, 5, 5, 1, 7]  # in any order
+x = torch.randn(6, 9, 4)
+x[~pv.real_mask(lengths)] = float("nan")  # whatever the padding holds
+lstm = torch.nn.LSTM(4, 5, batch_first=True, num_layers=2, bidirectional=True)
 
 
 # %% jupyter={"source_hidden": true}
@@ -305,13 +297,7 @@ def with_gradients(rnn, x, output, final):
     return [*found, *torch.autograd.grad(loss, [x, *rnn.parameters()])]
 
 
-# %%
-torch.manual_seed(0)
-lengths = [9, 2, 5, 5, 1, 7]  # in any order
-x = torch.randn(6, 9, 4)
-x[~pv.real_mask(lengths)] = float("nan")  # whatever the padding holds
 x.requires_grad_()
-lstm = torch.nn.LSTM(4, 5, batch_first=True, num_layers=2, bidirectional=True)
 output, final = lstm(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
 expected = with_gradients(lstm, x, pad_packed_sequence(output, batch_first=True)[0], final)
 for name, method in {"split": "split", "cuts at 2 and 5": (0, 2, 5, 9)}.items():
@@ -335,7 +321,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # ## How fast is it?
 #
 # Here is notebook 08's model again, in training. *run* is `pv.run`. *drop-in* keeps torch's RNN, and takes only pack
-# and pad from packviz. In setup A, all lengths are equal, and in B, they count down.
+# and pad from packviz.
 
 # %%
 print(forum.STUDY.without_gpu())
@@ -343,20 +329,18 @@ full = forum.STUDY.load()
 forum.ratios(full)
 
 # %% [markdown]
-# In A, there is nothing to gain, and `run`'s time stays within 15 % of the padded step's. <!-- recorded -->
+# In A, all lengths are equal, and `run`'s time stays within 15 % of the padded step's. <!-- recorded -->
 #
-# In B, look first at the drop-in: torch's RNN, with our pack and pad. With 512 time steps, its training step takes 35
-# times as long as the padded one. With torch's own pack and pad, it takes 37 times as long. <!-- recorded --> So much
-# work, and hardly a difference! In so long a batch, most of the time goes into the RNN's own slices, and these are
-# still there. We began with pad, the easier culprit, and in long batches it was the smaller one, too.
+# In B, the lengths count down. Look first at the drop-in. With 512 time steps, it takes 35 times as long as the padded
+# step, and torch's own packing takes 37. <!-- recorded --> So much work, and hardly a difference! In so long a batch,
+# most of the time goes into the RNN's own slices, and these are still there.
 #
 # Now look at the bottom of the chart. There is *run*, and in B it is *below* 1, the line of the padded step. From 128
 # time steps on, it takes between 41 % and 66 % of the padded time, around what FLOPs promised in notebook 07: half the
 # work, half the time. <!-- recorded --> It sounds so plain, and yet no training step we had timed kept that promise.
 #
-# A ratio does not tell you how long you wait, or what you pay. So here are the seconds for *one* training step, and its
-# peak memory, in setup B with 512 time steps. *Tuned* means with the two environment variables of notebook 09, which
-# save torch the page faults. The memory was measured without them.
+# How long do you wait, and how much memory does it take? Here is *one* training step of setup B with 512 time steps.
+# (*Tuned* means with notebook 09's two environment variables, which save torch the page faults.)
 
 # %% jupyter={"source_hidden": true}
 longest = forum.point("B", 512)
@@ -377,8 +361,8 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 # ## Were we lucky?
 #
 # We timed other, smaller batches, 15 for each kind of RNN. We had used none of them when we decided which method `run`
-# takes. *auto* is `run`, left to choose. How often is a training step *clearly* faster or slower than torch's? (If the
-# rounds disagree, it is neither.)
+# takes. How often is its training step *clearly* faster or slower than torch's? (If the rounds disagree, it is neither.
+# *auto* is `run`, left to choose.)
 
 # %%
 untuned = methods.STUDY.load("untuned_cpu.json")
@@ -388,12 +372,12 @@ methods.verdicts(untuned)
 # Against packing, it was not luck. Torch's packed step is nearly always beaten, and never once clearly faster.
 #
 # Against padding, it depends. With a GRU or a plain RNN, `run` usually wins. With an LSTM, it clearly wins *three*
-# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> In setup B,
-# `run` took half the time of padding. Where has that half gone? These batches are small: even when padded, they have at
-# most 9,600 cells, and setup B with 512 steps has 262,144. <!-- recorded --> In so few cells, the saving is probably
-# too small to pay for sorting, cutting and freezing.
+# times out of fifteen, and clearly loses once. The other eleven are too close to call. <!-- recorded --> Where has the
+# gain gone? These batches have at most 9,600 cells, and setup B with 512 steps has 262,144. <!-- recorded --> In so few
+# cells, the saving is probably too small to pay for sorting, cutting and freezing.
 #
-# So `pv.run` always gives the results of packing. It is not always faster than padding.
+# So `pv.run` always gives the results of packing. It is not always faster than padding. With an LSTM on few cells, or
+# on nearly equal lengths, you would choose it for the right final states, and not for speed.
 
 # %% tags=["claims"]
 from statistics import median
@@ -435,10 +419,7 @@ for mode in ("LSTM", "GRU", "RNN"):
     assert 0.88 < after / before < 1.12
 
 # %% [markdown]
-# ## When is it not worth it?
-#
-# If an LSTM gets a batch of few cells, or of nearly equal lengths, torch's padded step can be faster than any exact
-# method. Then you would switch for the right final states, and not for speed.
+# <details><summary>And on a GPU, or on another CPU?</summary>
 #
 # On a GPU, cuDNN runs a packed RNN in one call, so the slow loop should not exist. `run` uses this call, between
 # packviz's pack and pad. We have not timed it.
@@ -446,7 +427,11 @@ for mode in ("LSTM", "GRU", "RNN"):
 # On another CPU, a call has a different price. `pv.advise` measures the methods on yours, and `pv.run` takes its answer
 # as `method=`.
 #
-# <details><summary>What if the RNN is special, or you cannot change the program?</summary>
+# </details>
+#
+# <details><summary>What if you want a module, the RNN is special, or you cannot change the program?</summary>
+#
+# As a module, `run` is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.
 #
 # `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run` calls it with packed data.
 #
@@ -469,9 +454,9 @@ for mode in ("LSTM", "GRU", "RNN"):
 #
 # ## Exercise
 #
-# Where would you cut? A call costs as much as **10 cells**, so a cut pays if it saves more than 10. The 12 sequences
-# have up to 16 steps. Find the staircase with the lowest cost. (Two cuts are enough.) `(0, 16)` is the padded batch,
-# and `(0, 8, 16)` has one cut, after 8 steps. Guess first: the check draws each try, and counts its cells.
+# Where would you cut? A call costs as much as **10 cells**, so a cut pays if it saves more than 10. Find the staircase
+# with the lowest cost. (Two cuts are enough.) `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8
+# steps. Guess first: the check draws each try, and counts its cells.
 
 # %% tags=["exercise"]
 twelve = [16, 14, 13, 9, 9, 8, 4, 4, 3, 3, 2, 2]

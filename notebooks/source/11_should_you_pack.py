@@ -9,7 +9,7 @@
 #
 # After this page, you can tell what a rule overlooks, and replace it with a measurement on your own machine.
 #
-# Time: 20 minutes.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: three lines, or one of their replacements</summary>
 #

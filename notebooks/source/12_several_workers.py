@@ -10,7 +10,7 @@
 # After this page, you can share a batch of different lengths among several backward passes or several processes, get
 # the gradient that you mean, and say who waits for whom.
 #
-# Time: 15 minutes.
+# Time: 15 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>lengths</b> and <b>loss</b></summary>
 #

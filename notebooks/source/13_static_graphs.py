@@ -11,7 +11,7 @@
 # After this page, you can export or compile a model for sequences of different lengths, and find out for which
 # batches the result is right.
 #
-# Time: 20 minutes, and 5 for the exercise.
+# Time: 20 minutes, with the exercise.
 #
 # <details><summary>Where we are in the ten lines: <b>pack, LSTM, pad</b></summary>
 # <pre>
@@ -39,9 +39,9 @@
 # another number of **sequences**, B?
 #
 # Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
-# the real words, so their scores are right without packing. Its batches have time first, `(T, B)`.
+# the real words, so their scores are right without packing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 import logging
 import warnings
 
@@ -72,13 +72,13 @@ class Tagger(torch.nn.Module):
 
 # %%
 reviews = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]  # a, b, c and d
-x = pad_sequence([torch.tensor(ids) for ids in reviews])  # (T, B) = (5, 4)
+x = pad_sequence([torch.tensor(ids) for ids in reviews])  # time first: (T, B) = (5, 4)
 lengths = torch.tensor([3, 5, 2, 4])
 tagger = Tagger()
 
 # %% [markdown]
 # Now Friday and Monday. We export the tagger with the new exporter for ONNX (`dynamo=True`), declare T and B as
-# dynamic, and give ONNX Runtime three batches: Friday's, one with fewer reviews, and Monday's.
+# dynamic, and give ONNX Runtime two batches: Friday's, and Monday's.
 
 # %%
 B, T = torch.export.Dim("B"), torch.export.Dim("T")  # run this only once: a second export would fix T in x, too
@@ -89,7 +89,7 @@ session = onnxruntime.InferenceSession(friday.model_proto.SerializeToString())
 print("declared: x", session.get_inputs()[0].shape, "→ scores", out.shape)
 
 monday, n = torch.randint(1, 10, (9, 3)), torch.tensor([5, 9, 1])
-for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n)):
+for batch, their_lengths in ((x, lengths), (monday, n)):
     try:
         (scores,) = session.run(None, {"x": batch.numpy(), "lengths": their_lengths.numpy()})
         print(tuple(batch.shape), "→", scores.shape)
@@ -99,10 +99,10 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 # %% [markdown]
 # There is the reshape. The exporter put it in, and it asks for 5. But look at the first line. It comes from the file,
 # so you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, yet every test
-# with five steps passes. (The exporter's warnings, which we have switched off, do not mention T.)
+# with five steps passes. (We have switched off the exporter's warnings. None of them mentions T.)
 #
-# Whose idea was the 5? The new exporter is built on `torch.export`, so that is the tool that we question. For
-# comparison, we take `torch.jit.trace`, which is older, and deprecated.
+# Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take
+# `torch.jit.trace`, which is older, and deprecated.
 
 # %%
 ask("what an export fixes")
@@ -110,38 +110,36 @@ ask("what an export fixes")
 # %% [markdown]
 # `pv.check_static` answers our three questions by trying. It asks each tool to leave open every size that it can. Then
 # it runs each graph and the model on other batches, and compares the results. A cell says ✓ (the same), *wrong*
-# (something else, and no error) or *refused* (an error, when the graph is made or when it runs). The title gives the
-# worst of them.
+# (something else, and no error) or *refused* (an error, when the graph is made or when it runs).
 
 # %%
 padded = pv.check_static(tagger, (x, lengths), ("trace", "export"))
 padded
 
 # %% [markdown]
-# Look at the middle column. We packed nothing, and set no rare option. This is `nn.LSTM`, perhaps the best-known layer
-# for sequences. Yet `torch.export`, the tool that torch recommends, cannot leave T open. Of our two tools, only the
-# deprecated one can.
+# Look at the middle column. We packed nothing. This is `nn.LSTM`, perhaps the best-known layer for sequences. Yet
+# `torch.export`, the tool that torch recommends, cannot leave T open. Of our two tools, only the deprecated one can.
 #
-# `check_static` asks politely: leave T open, if you can. Then a fixed T raises no error until the graph meets another
-# T. The strict way is to declare by name that T is dynamic, as we did on Friday. Does `torch.export` speak up then?
+# `check_static` only asks a tool to leave T open *if it can*. On Friday, we told the ONNX exporter that T *is* dynamic.
+# Let us tell `torch.export` the same. Does it speak up?
 
-# %%
+# %% jupyter={"source_hidden": true}
 try:
     torch.export.export(tagger, (x, lengths), dynamic_shapes=dynamic)
 except torch._dynamo.exc.UserError as error:
     print(str(error).splitlines()[1].partition(". If")[0].strip(" -"))
 
 # %% [markdown]
-# *Specialized it to be a constant (5)*: that is honest. `torch.export` has to know the size of the LSTM's output. To
-# find that size, it goes through the steps and counts them: five.
+# *Specialized it to be a constant (5)*: that is honest. To find the size of the LSTM's output, `torch.export` goes
+# through the steps and counts them: five.
 #
-# On Friday, nothing spoke up, because we asked the ONNX exporter. It calls `torch.export`, too, but with settings under
-# which a fixed T is no error. In the file, the LSTM is a single operator, which takes any T. Its output has one axis
-# too many, for the direction, and a reshape removes it. Monday's error shows both sizes. In came {9,3,1,8}: T, B, the
-# direction, and 8 features. The file asks for {5,-1,8}: the five that `torch.export` counted, and −1 for whatever fits.
+# On Friday, nothing spoke up, because the ONNX exporter calls `torch.export` with settings under which a fixed T is no
+# error. In the file, the LSTM itself takes any T. But its output has an axis too many, for the direction, and a reshape
+# drops it. Monday's error shows both shapes. In came {9,3,1,8}, and the reshape asked for {5,-1,8}: the five that
+# `torch.export` counted, and −1 for whatever fits.
 #
-# And Monday was lucky. Nine steps of three reviews cannot be cut into five equal rows. What if there are *five*
-# reviews?
+# And Monday was lucky. Nine steps of three reviews have 27 cells, which cannot be cut into five equal rows. *Five*
+# reviews have 45.
 
 # %%
 tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
@@ -149,12 +147,12 @@ tuesday, n_tuesday = torch.randint(1, 10, (9, 5)), torch.tensor([9, 4, 7, 1, 5])
 print(tuple(tuesday.shape), "→", scores.shape)
 
 # %% [markdown]
-# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. They are the same 45 cells, cut
-# into rows of nine instead of rows of five:
+# No error. Nine steps of five reviews went in, and five steps of nine reviews came out. They are the same 45 cells. The
+# model makes nine rows of five, a row for each step. The file makes five rows of nine:
 #
 # ```text
-# model   0 1 2 3 4 | 5 6 7 8 9 | 10 11 12 13 14 | …
-# file    0 1 2 3 4   5 6 7 8 | 9   10 11 12 13 14   15 16 17 | …
+# model   0 1 2 3 4 | 5 6 7 8 9 | …
+# file    0 1 2 3 4   5 6 7 8 | 9   …
 # ```
 #
 # Only the first five cells keep their places. The scores of the other 40 are in the wrong cell.
@@ -190,12 +188,10 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # ## Why not simply trace?
 #
 # A trace records one run. So what becomes of an `if`? Here is one that saves work: pack, but only if there is padding.
-# If there is none, why pay for packing?
 #
-# Is that safe? To find out, we need a model that padding can harm. Friday's tagger is not one of these: its LSTM reads
-# a review's words before the padding, so their scores are right. The classifier of notebook 01 scores a whole review by
-# its final state. If it reads the padding, it calls the third review positive. If it packs, it says neutral, as it does
-# when the review is alone. So we take this classifier, and come back to the tagger at the end.
+# Is that safe? To find out, we need a model that padding can harm. We take the classifier of notebook 01, which scores
+# a whole review by its final state. If it reads the padding, it calls the third review positive. If it packs, it says
+# neutral, as it does when the review is alone.
 
 
 # %%
@@ -216,20 +212,16 @@ torch.manual_seed(1)  # the weights of notebook 01
 classifier = Classifier()
 equal = (torch.randint(2, 10, (5, 4)), torch.tensor([5, 5, 5, 5]))
 traced = torch.jit.trace(classifier, equal)
-_, (padded_h_n, _) = classifier.lstm(classifier.embedding(x))
-answers = {"model": classifier(x, lengths), "trace": traced(x, lengths), "padded": classifier.linear(padded_h_n[0])}
-for name, scores in answers.items():
-    print(f"{name:6}", [("negative", "neutral", "positive")[i] for i in scores.argmax(1)])
+for name, scores in {"model": classifier(x, lengths), "trace": traced(x, lengths)}.items():
+    print(name, [("negative", "neutral", "positive")[i] for i in scores.argmax(1)])
 
 # %% [markdown]
-# The third review is *positive* again: the trace gives the answers of a batch that was never packed. In notebook 01 we
-# chased this bug to its cause, and packed it away. Now it is back, in a graph. It came in through an `if` that was
-# meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends such an
-# `if`.)
+# The third review is *positive* again. In notebook 01, we chased this bug to its cause, and packed it away. Now it is
+# back, through an `if` that was meant to save a few milliseconds.
 #
 # Python evaluated the `if` while the trace was taken. The example had no padding, so the branch that packs never ran,
-# and the graph does not contain it. Every later batch is read to the end of its padding. (torch does print a
-# `TracerWarning` about the line with the `if`, among many others.)
+# and is not in the graph. Every later batch is read to the end of its padding. (torch does print a `TracerWarning`
+# about the `if`, among many others.)
 #
 # The trace left T open, and treated our `if` as settled. Are the other tools harder to fool?
 
@@ -242,46 +234,37 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## What do other tools make of an `if`?
 #
-# `pv.check_static` knows five tools, of two kinds. The first kind runs the example with its numbers, and takes this run
-# for the whole program: *trace*, and *onnx_legacy*, the older exporter for ONNX. The second kind follows the sizes of
-# tensors, and not their values: *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with
-# `fullgraph=True`). If a value decides something, these three refuse to make a graph at all.
+# `pv.check_static` knows five tools, of two kinds:
 #
-# All five get the classifier with its `if`, and the example without padding.
+# - *trace* and *onnx_legacy*, the older exporter for ONNX, run the example with its numbers, and take this run for the
+#   whole program.
+# - *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with `fullgraph=True`) follow the sizes of
+#   tensors, and not their values.
+#
+# All five get the classifier with its `if`, and the example without padding. We ask the first question only: are they
+# right for other lengths? And which line do they blame?
 
 # %%
 tools = ("trace", "onnx_legacy", "export", "onnx", "compile")
 thrifty = pv.check_static(classifier, equal, tools)
-thrifty
+for tool, answers in thrifty.answers.items():
+    print(f"{tool:13}{answers['lengths'].mark:11}{answers['lengths'].where.partition('  #')[0]}")
 
 # %% [markdown]
-# Two are fooled, and three refuse. Here, the refusal is the kinder outcome. There is no graph at all, so you learn of
-# the trouble at your desk, and not on a Monday. (Unfold the reasons. All five tools name the same line: the one with
-# the `if`.)
-#
-# <details><summary>But <em>trace</em> left T open. Why is it wrong for another T, and right for another B?</summary>
-#
-# Neither has to do with T or B. What counts is whether the test batch has padding. In both tests, a review keeps its
-# five words. For another T, these stand in eight steps, so there is padding: the model packs, the graph does not, and
-# the scores differ. For another B, they stand in five steps. So there is no padding, nobody packs, and the tick is
-# luck.
-#
-# </details>
+# Two are fooled. Three refuse, because a value decides, and they see only sizes. Here, the refusal is the kinder
+# outcome. You learn of the trouble at your desk, and not on a Monday.
 #
 # But the `if` was our own mistake. Surely all goes well if we always pack?
 
 # %% tags=["claims"]
-fooled = ["✗ wrong", "✗ wrong", "✓"]
 for tool, answers in thrifty.answers.items():
-    expected = fooled if tool in ("trace", "onnx_legacy") else ["✗ refused"] * 3
-    assert [answer.mark for answer in answers.values()] == expected
+    assert answers["lengths"].mark == ("✗ wrong" if tool in ("trace", "onnx_legacy") else "✗ refused")
     assert "lengths.min() < len(x)" in answers["lengths"].where
 
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# We take out the `if`. Now the classifier packs every batch, and no line of ours looks at a value. Is that enough? The
-# five tools again get the example without padding.
+# We take out the `if`. Now the classifier packs every batch, and no line of ours looks at a value. Is that enough?
 
 
 # %%
@@ -293,25 +276,23 @@ class PackedClassifier(Tagger):
 
 
 packing = pv.check_static(PackedClassifier(), equal, tools)
-packing
+for tool, answers in packing.answers.items():
+    print(f"{tool:13}{answers['lengths'].mark}")
 
 # %% [markdown]
-# Only *trace* is right. So trace, and pack always? Today, that works. But `torch.jit.trace` is deprecated, and when a
-# trace is wrong, the only sign is one warning among many.
+# Only *trace* is right. So trace, and pack always? Today, that works. But `torch.jit.trace` is deprecated. (Why does
+# *onnx_legacy* refuse now? With the `if`, its example never packed. Now it has packing to translate, and it can do that
+# only for a model that pads again.)
 #
 # The three newer tools refuse the very lines that this course is about. Our own lines look at no value, but torch's do.
 # To pack, and to run an LSTM on packed data, it reads numbers from the lengths, because they decide how large its
-# tensors are. These tools know sizes, but not values. So you get no graph.
+# tensors are.
 #
-# What if these tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
+# <details><summary>And if the model pads again?</summary>
 #
-# <details><summary>Why does <em>onnx_legacy</em> refuse, and what if the model pads again?</summary>
-#
-# It exported the classifier with the `if`, because in the example, which has no padding, the model never packed. Now it
-# has packing to translate, which it can do only for a model that pads again. If yours does, as the ten lines do, give
-# `pad_packed_sequence` the argument `total_length=x.size(0)`. Then *onnx_legacy* gets a ✓ for all three questions.
-# Without it, the file returns outputs of another size than the model's, and raises no error. The three newer tools
-# still refuse.
+# Then give `pad_packed_sequence` the argument `total_length=x.size(0)`, and *onnx_legacy* gets a ✓ for all three
+# questions. Without it, the file returns outputs of another size than the model's, and raises no error. The three newer
+# tools still refuse.
 #
 # </details>
 #
@@ -335,6 +316,8 @@ packing
 # ```
 #
 # </details>
+#
+# What if these tools never had to see those lines?
 
 # %% tags=["claims"]
 for tool, answers in packing.answers.items():
@@ -394,11 +377,10 @@ assert pv.check_static(IslandClassifier(), equal, "export").verdict == "refused"
 # ## What does `pv.LSTM` do differently?
 #
 # It hides. `pv.LSTM`, `pv.GRU` and `pv.RNN` are torch's modules with one *custom operator* for pack → RNN → pad. Padded
-# tensors go in, padded tensors come out, and no tool has to look inside. The modules have torch's arguments and
-# parameters, and load its checkpoints, but their `forward` also takes `lengths`.
+# tensors go in, padded tensors come out, and no tool has to look inside. The modules have torch's arguments and load
+# its checkpoints, but their `forward` also takes `lengths`.
 #
-# We give the classifier a `pv.LSTM`, and ask *export* and *compile*. (We keep *onnx*, Friday's exporter, for the last
-# section.)
+# We give the classifier a `pv.LSTM`, and ask *export* and *compile*. (We keep *onnx* for the last section.)
 
 
 # %%
@@ -412,7 +394,7 @@ free = pv.check_static(RaggedClassifier(pv.LSTM), equal, ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. No size is fixed, and neither tool refuses.
+# Six questions, six ticks.
 #
 # <details><summary>Is it fast, too?</summary>
 #
@@ -424,7 +406,7 @@ free
 #
 # </details>
 #
-# That leaves the tool that began it all, and the tagger that we left.
+# That leaves the exporter that began it all, and the tagger that we left.
 
 # %% tags=["claims"]
 assert all(answer.mark == "✓" for row in free.answers.values() for answer in row.values())
@@ -445,8 +427,8 @@ assert recorded.timing(point).rounds == 21
 # %% [markdown]
 # ## Can Friday be saved?
 #
-# Back to Friday's tagger. Its LSTM becomes ours, and gets the lengths. (In a model that packs, the line that calls our
-# LSTM replaces pack, LSTM and pad.)
+# Back to Friday's tagger. Its LSTM becomes ours, and gets the lengths. Then we repeat the export, with T and B dynamic
+# again.
 
 
 # %%
@@ -457,13 +439,12 @@ class RaggedTagger(Tagger):
 
 
 model = RaggedTagger(pv.LSTM)
+saved = torch.onnx.export(model, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
 
 # %% [markdown]
-# We repeat Friday's export, with the same exporter, and with T and B dynamic again. Then comes Monday, with the same
-# nine words.
+# On Monday, the service gets its review of nine words again:
 
-# %%
-saved = torch.onnx.export(model, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
+# %% jupyter={"source_hidden": true}
 session = onnxruntime.InferenceSession(saved.model_proto.SerializeToString())
 (out,) = session.get_outputs()
 print("declared: x", session.get_inputs()[0].shape, "→ scores", out.shape)
@@ -473,13 +454,11 @@ print(tuple(monday.shape), "→", scores.shape)
 print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, n), atol=1e-5))
 
 # %% [markdown]
-# Nine steps go in, nine come out, and the scores are those of the model. The file no longer contradicts itself: T in,
-# T out.
+# Nine steps go in, nine come out, and the scores are those of the model. The file no longer contradicts itself.
 #
-# And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN, each with an input for lengths.
-# packviz tells the exporter to write these instead of its own operator. (This needs torch 2.8 or newer, and does not
-# work with `proj_size`.) So the service does not need packviz. A file from `torch.export.save` is different: it keeps
-# the custom operator. So `import packviz` before you load such a file.
+# And the service does not need packviz. ONNX has an LSTM, a GRU and an RNN of its own, each with an input for lengths,
+# and packviz tells the exporter to write these. (This needs torch 2.8 or newer, and does not work with `proj_size`.)
+# But a file from `torch.export.save` keeps the custom operator, so `import packviz` before you load it.
 #
 # What did the exporter know on Friday? That its graph was good for five steps only. It even wrote that down, where
 # nobody looks. Now you know where to look, and what to ask: other lengths, another T, another B.
@@ -497,16 +476,15 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# On Friday, a test was missing. Now you write it, and two more, for a graph taken from an example with four sequences
-# of five steps. The graph may be wrong in one of three ways:
+# On Friday, a test was missing. Now you write it, and two more. The graph comes from an example with four sequences of
+# five steps, and may be wrong in one of three ways:
 #
 # - It ignores the lengths, and reads every sequence to step T.
 # - It is right for five steps only.
 # - It is right for four sequences only.
 #
-# Choose three test batches, one for each way. A test must expose *its* wrong graph, and no other, so that a failure
-# tells you what is wrong. Write each batch as its number of steps and its list of lengths: the example would be
-# `(5, [5, 5, 5, 5])`.
+# Choose a test batch for each. It must expose *its* wrong graph, and no other, so change one thing at a time. Write a
+# batch as its number of steps and its list of lengths: the example would be `(5, [5, 5, 5, 5])`.
 
 # %% tags=["exercise"]
 my_tests = {

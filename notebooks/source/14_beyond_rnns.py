@@ -3,15 +3,15 @@
 #
 # **How do transformers handle texts of different lengths, and what does each way cost?**
 #
-# You leave RNNs behind and train a transformer. It does not go through a row step by step, so it needs no packed
-# sequences. You throw the padding out, and put all documents into one long row, one after another, and not a single
-# place is wasted. Then you change one word of the first document, and the predictions for the *last* one change.
-# Nothing failed, and nothing warned you. How does the last document know?
+# You leave recurrent networks (RNNs) behind and train a transformer. It does not go through a row step by step, so it
+# needs no packed sequences. You throw the padding out, and put all documents into one long row, and not a single place
+# is wasted. Then you change one word of the first document, and the predictions for the *last* one change. Nothing
+# failed, and nothing warned you. How does the last document know?
 #
 # After this page, you can put several documents into one row without mixing them, say what that costs, and find out
 # what True means in somebody's mask.
 #
-# Time: 20 minutes. You can start with this page.
+# Time: 20 minutes, with the exercise. You can start with this page.
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> and <b>mask</b>, for a model without an RNN</summary>
 #
@@ -33,23 +33,21 @@
 # ## Where did the padding go?
 #
 # Three documents have 5, 3 and 2 tokens. In a padded batch, they take up 15 *cells* (places for a token), of which 5
-# are padding. Without padding, ten vectors remain, one for each token. They are the rows of a table, and two orders of
-# these rows are in use:
+# are padding. Without padding, ten vectors remain, one for each token. They are the rows of a table, and come in one of
+# two orders:
 #
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most *kernels* (low-level routines) that do
 #   without padding take these.
-# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them,
-#   because it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
+# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … torch's `PackedSequence` uses this order.
 #
-# Either way, the ten rows alone do not show where a document begins. So packed rows come with `batch_sizes`, the number
-# of documents at each step. Flat rows usually come with `cu_seqlens`, the *cumulative sequence lengths*:
+# Either way, the rows alone do not show where a document begins. So packed rows come with `batch_sizes`, and flat rows
+# usually with `cu_seqlens`, the *cumulative sequence lengths*:
 
 # %%
 import math
 
 import torch
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_sequence, pad_sequence
 
 import packviz as pv
 from packviz.lessons import ask, checks
@@ -68,8 +66,8 @@ assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transp
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
-# `cu_seqlens` starts with 0 and ends with the number of rows. Its four numbers are all that is left of the boundaries.
-# Without them, some layers compute the same as before. Others go wrong, and say nothing.
+# The four numbers of `cu_seqlens` are all that is left of the boundaries. Without them, some layers compute the same as
+# before. Others go wrong, and say nothing.
 #
 # ## Which layers need the boundaries?
 
@@ -93,15 +91,16 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# In the columns a0 to c1, each number is the largest difference between that token's output here and its output if the
-# document is alone. (The last column combines them.) Linear layers, LayerNorm and token embeddings treat each token by
-# itself. A convolution goes wrong near the boundaries. Our RNN is wrong from the first boundary on. And attention? Ten
-# tokens, ten wrong.
+# Each number under a token is the largest difference between its output here and its output if its document is alone.
+# (The last column combines them.) Linear layers, LayerNorm and token embeddings treat each token by itself. Our RNN is
+# wrong from the first boundary on. And attention? Ten tokens, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
 # row. Padding first.
 
 # %% tags=["claims"]
+from torch.nn.utils.rnn import pack_sequence, pad_sequence
+
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
 assert wrong["Linear"] == []
 convolution = torch.nn.Conv1d(4, 4, 3, padding=1)
@@ -119,11 +118,11 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # %% [markdown]
 # ## How much attention does padding get?
 #
-# For this section, we put the padding back. In attention, a token is a *query*, and every cell of its row is a *key*.
-# The query has a *score* with each key, and a softmax turns these scores into weights, which add up to 100 %. In the
-# row of c, 3 of 5 keys are padding. If all scores are equal, c spends 60 % of its attention on nothing.
+# We put the padding back for a moment. In attention, a token is a *query*, and every cell of its row is a *key*. The
+# query has a *score* with each key, and a softmax turns these scores into weights, which add up to 100 %. In the row of
+# c, 3 of 5 keys are padding. If all scores are equal, c spends 60 % of its attention on nothing.
 #
-# A *mask* is meant to leave padding out. Ours holds numbers: 1 at padding, and 0 elsewhere.
+# A *mask* is meant to leave padding out. Ours holds numbers, not True and False.
 
 # %%
 ask("a mask of numbers")
@@ -138,32 +137,32 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 
 # %% [markdown]
 # We wanted 0 %, and got 80. That is worse than no mask at all, and nothing complained. torch *adds* a mask of
-# floating-point numbers to the scores. So a 1 multiplies the weight of a padding cell by e ≈ 2.7, before the weights
-# are scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave padding out, such a mask needs −∞ there, and 0 elsewhere.)
+# floating-point numbers to the scores. So each padding cell now weighs e ≈ 2.7 times as much as a real one:
+# 3e / (2 + 3e) = 80 %. (To leave padding out, such a mask needs −∞ there.)
 #
-# True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask. Then
-# change only the padding, and compare the outputs at real tokens. If they change, the function has read the padding,
-# where the mask is False. So True means *leave out*. If they stay the same, True means *take part*. Then repeat the
-# test with `~real`. Now the outputs must do the opposite. If they don't, the function ignores its mask. (The code calls
-# this check `flips`.)
+# True and False are safer, if you know what True means. Don't guess; ask the function. Pass a `mask` that is True at
+# real tokens, change only the padding, and compare the real tokens' outputs. If they differ, the function has read the
+# padding. Then do the same with `~mask`. If it reads the padding only with `mask`, which is False at padding, True
+# means *leave out*. If it does so only with `~mask`, True means *take part*. Otherwise, it is not the mask that decides.
 
 # %%
-x = pad_sequence(documents, batch_first=True)
-other = x.masked_fill(~real[..., None], 9)  # differs in the padding only
+x = F.pad(documents[2], (0, 0, 0, 3))  # c, with 3 cells of padding
+other = F.pad(documents[2], (0, 0, 0, 3), value=9)  # differs in the padding only
+mask = real[2].expand(5, 5)  # a row per query, a column per key
 calls = {
-    "scaled_dot_product_attention": lambda x, mask: F.scaled_dot_product_attention(x, x, x, attn_mask=mask[:, None]),
-    "nn.MultiheadAttention": lambda x, mask: attention(x, x, x, attn_mask=mask[:, None].expand(3, 5, 5))[0],
+    "scaled_dot_product_attention": lambda x, mask: F.scaled_dot_product_attention(x, x, x, attn_mask=mask),
+    "nn.MultiheadAttention": lambda x, mask: attention(x, x, x, attn_mask=mask)[0],
 }
 
 # %%
 def reads_padding(call, mask):
-    return not torch.equal(call(x, mask)[2, :2], call(other, mask)[2, :2])
+    return not torch.equal(call(x, mask)[:2], call(other, mask)[:2])
 
 
+meanings = {(True, False): "leave out", (False, True): "take part"}  # is padding read with mask, and with ~mask?
 for name, call in calls.items():
-    flips = reads_padding(call, real) != reads_padding(call, ~real)
-    meaning = "leave out" if reads_padding(call, real) else "take part"
-    print(f"attn_mask of {name:28} True means: {meaning if flips else 'nothing'}")
+    meaning = meanings.get((reads_padding(call, mask), reads_padding(call, ~mask)), "unclear")
+    print(f"attn_mask of {name:28} True means: {meaning}")
 
 # %% tags=["claims"]
 values = real[..., None].float()
@@ -176,20 +175,22 @@ assert lost["True at padding"] == 0
 assert abs(lost["no mask"] - 0.6) < 1e-6
 assert abs(lost["1 at padding, a number"] - 3 * 2.71828 / (2 + 3 * 2.71828)) < 1e-5
 layer = torch.nn.TransformerEncoderLayer(4, 1, 8, dropout=0, batch_first=True)
-calls["key_padding_mask"] = lambda x, mask: attention(x, x, x, key_padding_mask=mask)[0]
-calls["src_key_padding_mask"] = lambda x, mask: layer(x, src_key_padding_mask=mask)
-assert [reads_padding(call, real) for call in calls.values()] == [False, True, True, True]
-causal = [F.scaled_dot_product_attention(rows, rows, rows, is_causal=True)[real] for rows in (x, other)]
+calls["key_padding_mask"] = lambda x, mask: attention(x, x, x, key_padding_mask=mask[0])[0]
+calls["src_key_padding_mask"] = lambda x, mask: layer(x, src_key_padding_mask=mask[0])
+assert [reads_padding(call, mask) for call in calls.values()] == [False, True, True, True]
+causal = [F.scaled_dot_product_attention(rows, rows, rows, is_causal=True)[:2] for rows in (x, other)]
 assert torch.equal(*causal)
 
 # %% [markdown]
-# Read the two lines again. The same argument has opposite meanings in two functions of one library. (In torch's
-# `key_padding_mask` and `src_key_padding_mask`, True means *leave out*. In Hugging Face's `attention_mask`, 1 means
-# *take part*.) Don't learn this list. Learn the test.
+# Read the two lines again. The same argument has opposite meanings in two functions of one library. Don't learn which
+# is which. Learn the test.
 #
 # That was padding. Our one long row has none, and yet its last document knew.
 #
-# <details><summary>And if all keys of a query are masked?</summary>
+# <details><summary>What True or 1 means in other masks. And if all keys of a query are masked?</summary>
+#
+# In torch's `key_padding_mask` and `src_key_padding_mask`, True means *leave out*. In Hugging Face's `attention_mask`,
+# 1 means *take part*.
 #
 # In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
 # with or without a padding mask. Padding at the start does need one. Then both masks together leave the queries in the
@@ -201,10 +202,9 @@ assert torch.equal(*causal)
 # ## Who reads whom in one row?
 #
 # Putting several documents into one row of a batch is called *sequence packing*. (The name misleads: the tokens lie in
-# flat order, and not in that of a `PackedSequence`.) In a *causal* model, a token reads itself and
-# all tokens before it, so it also reads the documents before its own. So we number the documents, give each token the
-# number of its document, the *document id*, and let a query read only keys with the same id. Then we repeat the
-# experiment of the opening, and change the first word of document a:
+# flat order.) In a *causal* model, a token reads itself and all tokens before it, even those of other documents. So we
+# give each token the number of its document, the *document id*, and let a query read only keys with the same id. Then,
+# as in the opening, we change the first word of document a:
 
 # %%
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # document ids: which document each token belongs to
@@ -223,27 +223,22 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} changes", *(rows[i] for i in differs.nonzero()))
 
 # %% [markdown]
-# There it is. With the causal mask alone, changing one word of document a changes every output of b and c, and again
-# nothing complains. With `own` as well, which is called a *document mask*, only document a changes, and each document
+# There it is. With the causal mask alone, another first word in document a changes every output of b and c, and
+# again nothing complains. With `own` as well, which is called a *document mask*, only document a changes. Each document
 # gets the results that it has alone.
 #
-# Is a mask enough? Not quite. Three more things have to know the boundaries.
+# Is a mask enough? Not quite. Positions and labels have to know the boundaries, too.
 #
-# **Positions.** If you add a position embedding to each token, the positions must restart in every document. (There is
-# an exception, which the fold below describes. If in doubt, restart.)
+# **Positions.** If you add a position embedding to each token, the positions must restart in every document. (For
+# rotary positions, see the fold.)
 #
 # **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the last
 # token has nothing to predict: its label is −100, which `cross_entropy` ignores.
-#
-# **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts
-# four times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose
-# one, and keep it when you put documents into one row. [Notebook 12](12_several_workers.ipynb) shows how easily it
-# gets lost when you split a batch.
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
 labels = torch.arange(10).roll(-1)  # for each token, the row of the next one
-labels[cu_seqlens[1:] - 1] = -100  # cross_entropy ignores -100
+labels[cu_seqlens[1:] - 1] = -100  # the last token of each document
 print("positions", positions.tolist())
 print("labels   ", labels.tolist())
 
@@ -286,13 +281,17 @@ assert from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated,
 assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
 
 # %% [markdown]
-# <details><summary>Rotary positions, Hugging Face's labels, and packed rows</summary>
+# <details><summary>Rotary positions, Hugging Face's labels, the mean of the losses, and packed rows</summary>
 #
 # - **Rotary positions.** With plain rotary positions (RoPE), only differences between positions count. So under a
 #   document mask, they work without a restart, up to rounding. RoPE that adapts to the row's length
-#   needs one.
+#   needs one. If in doubt, restart.
 # - **Labels.** Hugging Face's models shift the labels for you, so there the −100 belongs at each document's *first*
 #   token. (Some people let an end-of-text token predict the first token of the next document, on purpose.)
+# - **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts
+#   four times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose
+#   one, and keep it when you put documents into one row. [Notebook 12](12_several_workers.ipynb) shows how easily it
+#   gets lost when you split a batch.
 # - **Packed rows.** A document mask works on packed rows, too. Only kernels that take `cu_seqlens` need flat ones.
 #
 # </details>
@@ -326,7 +325,7 @@ print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneed
 # We took out all the padding, and attention now has 31 times as much to do as before. Look at the last line, too.
 # Only about *one* score in 380 is needed. The other 379 are between sentences that have nothing to say to each other.
 #
-# But we have a mask, which hides those 379 scores. Does it not save us the work of computing them?
+# But our mask hides those 379. Does it not save us the work of computing them?
 
 # %% tags=["claims"]
 assert round(one_row.computed / padded.computed) == 31
@@ -336,9 +335,9 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# Let us time it. To be fair, we need the same mask in two forms: once as a tensor, and once as a rule that the kernel
-# knows. `scaled_dot_product_attention` knows no rule for documents, but it has one for a causal mask: `is_causal=True`.
-# So we time causal masks instead, on 2,048 tokens:
+# Let us time a mask in two forms: as a tensor, and as a rule that the kernel knows. `scaled_dot_product_attention`
+# knows no rule for documents, but it has one for a causal mask: `is_causal=True`. So we time causal masks, on 2,048
+# tokens:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -356,11 +355,10 @@ for name in kernels:
     print(f"{name:27} {1000 * timing.median(name):5.1f} ms")
 
 # %% [markdown]
-# As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the
-# call takes more than a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded -->
-# (`is_causal=True` does not know about documents. Kernels that do are in the next fold.)
+# As a tensor, the mask saves nothing. It hides half of the scores, but all are computed, and on our CPU the call takes
+# more than a quarter *longer*. Only the kernel that knows the structure is faster. <!-- recorded -->
 #
-# <details><summary>What people use in 2026: kernels, collators, and other models</summary>
+# <details><summary>What people use in 2026: kernels that know documents, collators, and other models</summary>
 #
 # We have run FlexAttention on a CPU, and tested our statements about CPUs and nested tensors. The rest needs a
 # GPU, or libraries that we do not install, and comes from the documentation.
@@ -422,11 +420,10 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), torch
 # %% [markdown]
 # ## How full can rows be?
 #
-# In practice, each row has room for a fixed number of tokens and is filled with several documents. *Next-fit* looks
-# only at the row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit
-# decreasing* takes the longest documents first. Or you fill each row to the brim, *cut* the document there, and put
-# the rest into the next row. Below, first-fit needs 4 rows for five documents. Which strategy needs only 3, and cuts no
-# document?
+# In practice, each row has room for a fixed number of tokens, and holds several documents. *Next-fit* looks only at the
+# row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit decreasing*
+# takes the longest documents first. Or you fill each row to the brim, *cut* the document there, and put the rest into
+# the next row. Below, first-fit needs 4 rows. Which strategy needs only 3, and cuts no document?
 
 # %%
 from packviz.panels import RowPanel
@@ -448,9 +445,9 @@ assert len(pv.draw.Scores([3, 7, 4, 5, 4], 8, "first-fit decreasing").rows) == 3
 assert len(pv.draw.Scores([3, 7, 4, 5, 4], 8, "next-fit").rows) == 5
 
 # %% [markdown]
-# It is first-fit decreasing, with 7, then 5 + 3, then 4 + 4. But five documents prove little. So we draw 512 lengths of
-# up to 256 tokens from a log-normal distribution, and make each row 256 tokens long. No strategy can manage with fewer
-# rows than the number of tokens divided by 256:
+# It is first-fit decreasing: 7, then 5 + 3, then 4 + 4. But five documents prove little. So we draw 512 lengths of up
+# to 256 tokens, and make each row 256 tokens long. No strategy can manage with fewer rows than the number of tokens
+# divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()
@@ -465,9 +462,8 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# First-fit decreasing comes within *one row* of the bound. Of these four, only cutting reaches the bound, but at a
-# price: the ends of 162 of the 512 documents are then read without their beginnings. And next-fit? Over a fifth of its
-# cells are padding again.
+# First-fit decreasing comes within *one row* of the bound. Here, only cutting reaches it, but at a price: the ends of
+# 162 documents are then read without their beginnings. And next-fit? Over a fifth of its cells are padding again.
 #
 # ## What people get wrong
 #
