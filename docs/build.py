@@ -2,8 +2,7 @@
 
 The optional argument is the name of a GitHub repository to link to.
 
-The script writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. It
-runs no notebook.
+The script turns the stored notebooks and the documents into pages, and runs no notebook.
 The stored outputs become HTML: pictures whose colours follow the page, charts that plotly draws on
 demand, quizzes that check the answer, solutions that unfold, and panels that move through frames
 (see frames.py).
@@ -17,22 +16,24 @@ import gc
 import json
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from html import escape
 from os.path import normpath
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import plotly
+import reference
 from figures import box, figure
 from frames import Frames
 from jinja2 import Environment, FileSystemLoader, Template
-from sphinx.cmd.build import build_main as sphinx
+from markup import MARKDOWN, anchor, raw
+from markupsafe import Markup
+from pygments.formatters import HtmlFormatter
 
-import packviz as pv
 from packviz import lessons, panels
 from packviz.check import museum
 from packviz.draw import palette
@@ -55,19 +56,27 @@ CAPTIONS = {
     "StatePanel": "After its last real step, a packed state stays, and a padded one moves on.",
 }
 """The captions of the panels that the page draws."""
-TITLES = {
-    "core": "Lengths",
-    "draw": "Pictures",
-    "ops": "Packing and running",
-    "count": "Counts",
-    "check": "Checks",
-    "measure": "Times",
-    "panels": "Panels",
+REFERENCE = {
+    "core": "1-lengths",
+    "draw": "2-pictures",
+    "ops": "3-packing-and-running",
+    "count": "4-counts",
+    "check": "5-checks",
+    "measure": "6-times",
+    "panels": "7-panels",
 }
-"""The titles of the pages of the API reference, by subpackage."""
+"""The names of the pages of the API reference, by subpackage."""
 
 TEMPLATES = Environment(autoescape=True, loader=FileSystemLoader(DOCS / "templates"))
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "default": vars}
+TEMPLATES.filters["markdown"] = lambda text: Markup(MARKDOWN.render(text))
+TEMPLATES.globals |= {
+    "functions": reference.FUNCTIONS,
+    "package": reference.PACKAGE,
+    "pages": REFERENCE,
+    "pictures": reference.pictures,
+    "public": reference.PUBLIC,
+}
 PARTS: Any = TEMPLATES.get_template("parts.html").module
 """The macros of templates/parts.html."""
 _ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
@@ -77,13 +86,23 @@ _PLUMBING = re.compile(
 LONG = 8  # a cell without output is folded if it has more lines
 LOST = """# This page does not exist
 
-Try the [front page](index.md), or search on the left.
+Try the [front page](index.html), or search above.
+"""
+SEARCH = """# Search
+
+``````{raw} html
+<link rel="stylesheet" href="pagefind/pagefind-ui.css">
+<script src="pagefind/pagefind-ui.js"></script>
+<div class="pv-search">The search needs scripts and a server, such as
+<code>python -m http.server -d build/site</code>.</div>
+``````
 """
 PLOTLY = "application/vnd.plotly.v1+json"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 # Comments, which would end a paragraph, and links to the next page: the site has its own.
 _LEFT_OUT = re.compile(r"<!--.*?--> *|\n(Next|Back): \[[^]]*\].*?(?=\n\n|\Z)", re.S)
-_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
+_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]*)(#[^)]*)?\)")
+_COLUMNS = re.compile(r"^ *\S.*  .*\S", re.M)
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
 
 
@@ -92,32 +111,27 @@ def read(path: str) -> str:
     return (REPO / path).read_text(encoding="utf-8")
 
 
-def raw(html: str) -> str:
-    """Returns HTML in a form that Markdown leaves unchanged."""
-    return f"``````{{raw}} html\n{html}\n``````"
-
-
 def _is_exercise(cell: dict[str, Any]) -> bool:
     return "exercise" in cell["metadata"].get("tags", ())
 
 
 class Site:
-    """The folder of source files for Sphinx.
+    """The folder of the web site.
 
     Attributes:
         out: the folder.
         repository: the `owner/name` on GitHub, or an empty string.
+        texts: the pages in Markdown, by their paths without a suffix.
     """
 
     def __init__(self, out: Path, repository: str = "") -> None:
         self.out = out
         self.static = out / "_static"
         self.repository = repository
+        self.texts = {"404": LOST, "search": SEARCH}
         self.quizzes = tomllib.loads(read("packviz/lessons/quizzes.toml"))
-        self.pages = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
-        for path in [*REPO.glob("notebooks/*.ipynb"), *DOCS.glob("*.md")]:
-            self.pages.add(path.relative_to(REPO).as_posix())
-        self.pages.remove("docs/front.md")
+        files = [*REPO.glob("*.md"), *DOCS.glob("*.md"), *REPO.glob("notebooks/*.ipynb")]
+        self.pages = {path.relative_to(REPO).as_posix() for path in files}
 
     def write(self) -> None:
         """Writes all files of the folder."""
@@ -125,14 +139,28 @@ class Site:
         for folder in ("notebooks", "api", "docs", "_static/frames", "_static/charts"):
             (self.out / folder).mkdir(parents=True)
         script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-        for path in (*DOCS.glob("site.*"), DOCS / "preview.png", PANELS / "batch.css", script):
+        favicon = DOCS / "favicon.svg"
+        preview = DOCS / "preview.png"
+        for path in (*DOCS.glob("site*"), favicon, preview, PANELS / "batch.css", script):
             shutil.copy(path, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
         (self.static / "colours.js").write_text(
             f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n"
         )
-        (self.static / "palette.css").write_text(f"@media not print {{{palette.STYLE}}}\n")
+        colours = Template(read("docs/colours.css")).render(
+            light=HtmlFormatter(style="xcode"),
+            dark=HtmlFormatter(style="github-dark"),
+            pictures=palette.STYLE,
+        )
+        (self.static / "colours.css").write_text(colours)
+        (self.out / ".nojekyll").touch()  # GitHub Pages drops folders whose names begin with _
+        self.read_pages()
+        for name, text in self.texts.items():
+            (self.out / f"{name}.html").write_text(self.page(name, text), encoding="utf-8")
+
+    def read_pages(self) -> None:
+        """Reads the notebooks, the documents and the reference as Markdown."""
         for page in sorted(self.pages):
             text = read(page)
             if page.endswith(".ipynb"):
@@ -140,19 +168,23 @@ class Site:
             elif page == "README.md":  # the front page already has the title and the picture
                 text = text.replace("# packviz", "# Install and use", 1)
                 text = re.sub(r"(?s)<picture>.*?</picture>\n\n", "", text)
-            target = (self.out / page).with_suffix(".md")
-            text = self.linked(text, Path(page).parent)
-            target.write_text(f"{text}\n", encoding="utf-8")
-        index = Template(read("docs/front.md")).render(
-            repository=self.repository,
-            binder=self.binder("00_start_here.ipynb"),
-            panel=raw(moving_batch(panels.BatchPanel())),
+            self.texts[page.rpartition(".")[0]] = self.linked(text, Path(page).parent)
+        self.texts["index"] = TEMPLATES.get_template("front.md").render(
+            repository=self.repository, panel=raw(moving_batch(panels.BatchPanel()))
         )
-        (self.out / "index.md").write_text(index, encoding="utf-8")
-        (self.out / "404.md").write_text(LOST)
-        for i, (subpackage, title) in enumerate(TITLES.items(), 1):
-            page = f"{i}-{title.lower().replace(' ', '-')}.rst"
-            (self.out / "api" / page).write_text(api(subpackage, title))
+        template = TEMPLATES.get_template("reference.html")
+        for subpackage, page in REFERENCE.items():
+            self.texts[f"api/{page}"] = template.render(subpackage=subpackage, page=page)
+
+    def page(self, name: str, text: str) -> str:
+        """Returns a page as HTML."""
+        tokens = MARKDOWN.parse(text)
+        body = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
+        titles = {page: text.partition("\n")[0][2:] for page, text in self.texts.items()}
+        template = TEMPLATES.get_template("page.html")
+        return template.render(
+            repository=self.repository, name=name, tokens=tokens, body=body, titles=titles
+        )
 
     def linked(self, text: str, folder: Path) -> str:
         """Makes links lead to pages of the site or to files in the repository.
@@ -163,20 +195,15 @@ class Site:
         def to(match: re.Match[str]) -> str:
             words, relative, fragment = match.groups("")
             target = normpath(folder / relative)
-            if target in self.pages:
-                return f"[{words}]({relative.rpartition('.')[0]}.md{fragment})"
+            if not relative or target in self.pages:
+                place = re.sub(r"\.\w+$", ".html", relative)
+                return f"[{words}]({place}{fragment and '#'}{anchor(fragment)})"
             if not (REPO / target).exists():
                 return match[0]
             address = f"https://github.com/{self.repository}/blob/HEAD/{target}"
             return f"[{words}]({address})" if self.repository else words
 
         return _LINK.sub(to, text)
-
-    def binder(self, name: str) -> str:
-        """Returns the address at which Binder opens a notebook."""
-        return (
-            f"https://mybinder.org/v2/gh/{self.repository}/HEAD?urlpath=lab/tree/notebooks/{name}"
-        )
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
         """Yields a stored notebook as Markdown, in parts."""
@@ -190,7 +217,7 @@ class Site:
                 if i == 0:
                     opening, section, rest = source.partition("\n## ")
                     yield opening.replace("# ", f"# {path.stem[:2]} · ", 1)
-                    yield raw(PARTS.opened(path.name, self.repository and self.binder(path.name)))
+                    yield raw(PARTS.opened(path.name, self.repository))
                     source = section + rest
                 yield _LEFT_OUT.sub("", source)
                 continue
@@ -227,7 +254,9 @@ class Site:
         if "text/html" in data:
             return box("table", "".join(data["text/html"]).replace(".ipynb", ".html"))
         text = "".join(output.get("text") or data["text/plain"])
-        return f'<pre class="pv-output" tabindex="0">{escape(text.rstrip())}</pre>'
+        # Columns stay in line.
+        kind = "pv-output pv-columns" if len(_COLUMNS.findall(text)) > 2 else "pv-output"
+        return f'<pre class="{kind}" tabindex="0">{escape(text.rstrip())}</pre>'
 
     def chart(self, data: dict[str, Any], key: str) -> str:
         """Returns the stored image of a chart, and the data from which plotly draws it."""
@@ -308,36 +337,12 @@ def museum_search(panel: panels.MuseumPanel) -> str:
     return str(PARTS.museum(panel, box("table", cards), data, read("docs/museum.js")))
 
 
-def api(subpackage: str, title: str) -> str:
-    """Returns a page of the API reference in reStructuredText: a subpackage's public names."""
-    lines = [title, "=" * len(title)]
-    paths = vars(pv)["_MODULES"] | vars(pv)["_SUBMODULES"]
-    for name, path in sorted(paths.items()):
-        if path.partition(".")[0] != subpackage:
-            continue
-        value = getattr(pv, name)
-        kind = "class" if isinstance(value, type) else "function"
-        entry = f"auto{kind}:: packviz.{name}"
-        if isinstance(value, ModuleType):
-            entry = f"automodule:: packviz.{path}"
-        lines += ["", f"pv.{name}", "-" * (len(name) + 3), "", f".. {entry}"]
-    return "\n".join(lines)
-
-
 def main(out: str, repository: str = "") -> int:
-    """Writes the pages, and runs Sphinx with warnings as errors."""
-    source = Path(f"{out}-source").resolve()
-    Site(source, repository).write()
-    static = f"html_static_path={source / '_static'}"
-    trees = f"{source}/.doctrees"  # outside the site, which nobody reads them from
-    options = ["-q", "-E", "-W", "--keep-going", "-d", trees, "-c", str(DOCS), "-D", static]
-    options += ["-A", f"repository={repository}"]
-    if repository:
-        owner, _, name = repository.partition("/")
-        options += ["-D", f"html_baseurl=https://{owner.lower()}.github.io/{name}/"]
-    shutil.rmtree(out, ignore_errors=True)
-    status: int = sphinx([*options, str(source), out])
-    return status
+    """Writes the site, and the index of its search."""
+    Site(Path(out), repository).write()
+    command = [sys.executable, "-m", "pagefind", "--site", out, "--quiet"]
+    command += ["--exclude-selectors", ".packviz, .pv-output, .pv-open, .header-anchor"]
+    return subprocess.run(command).returncode
 
 
 if __name__ == "__main__":

@@ -62,19 +62,17 @@ function search() {
 field.addEventListener("input", search);
 
 // Entries fold. A link to an entry opens it.
-for (const section of document.querySelectorAll("section section")) {
-  const heading = section.querySelector(":scope > h3");
-  if (!heading || !/^\d/.test(heading.textContent)) continue;
+for (const heading of document.querySelectorAll("article > h3")) {
+  if (!/^\d/.test(heading.textContent)) continue;
   const fold = Object.assign(document.createElement("details"), { className: "pv-entry" });
   const line = document.createElement("summary");
-  const rest = [...section.childNodes].filter((node) => node !== heading && node.nodeName !== "SPAN");
+  heading.before(fold);
   line.append(heading);
-  fold.append(line, ...rest);
-  section.append(fold);
+  fold.append(line);
+  while (fold.nextSibling && !/^H\d$/.test(fold.nextSibling.nodeName)) fold.append(fold.nextSibling);
 }
 function reveal() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const fold = target?.closest("section")?.querySelector(":scope > .pv-entry");
+  const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest(".pv-entry");
   if (!fold) return;
   fold.open = true;
   fold.scrollIntoView();

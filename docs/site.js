@@ -1,14 +1,13 @@
-// What moves on a page. Without it, every page still has its text and its pictures.
+// What moves on a page. Without it, every page still has its text and pictures.
 const here = new URL(".", document.currentScript.src).href;
 const load = (name) =>
   new Promise((done, failed) => {
     document.head.append(Object.assign(document.createElement("script"), { src: here + name, onload: done, onerror: failed }));
   });
-const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => {
-  const { theme } = document.body.dataset; // light, dark or auto
-  return theme === "dark" || (theme !== "light" && prefersDark.matches);
-};
+const isDark = () => getComputedStyle(document.body).getPropertyValue("--dark") !== "";
+
+// The menu shows this page.
+document.querySelector("#menu [aria-current]")?.scrollIntoView({ block: "nearest" });
 
 // Code that a reader can skip is folded. One click shows all of a page.
 const folds = [...document.querySelectorAll(".pv-code")];
@@ -23,13 +22,7 @@ if (unfold && folds.length) {
 }
 
 // Long names may break after these signs, and between words.
-for (const code of document.querySelectorAll("td :is(.pre, a), em:not(:has(*))")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)|[a-z](?=[A-Z])/g, "$&<wbr>");
-
-// Columns in printed text stay in line.
-for (const output of document.querySelectorAll(".pv-output")) {
-  const lines = output.textContent.match(/^ *\S.*  .*\S/gm) ?? [];
-  output.classList.toggle("pv-columns", lines.length > 2);
-}
+for (const code of document.querySelectorAll("td :is(code, a)")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)|[a-z](?=[A-Z])/g, "$&<wbr>");
 
 // What scrolls sideways says so.
 const boxes = document.querySelectorAll(".pv-picture, .pv-chart, .pv-table, .pv-columns");
@@ -132,19 +125,36 @@ for (const chart of charts) {
   });
 }
 
-// The theme: pictures follow the attribute that JupyterLab has.
+// The theme. What plotly drew is drawn again.
 const follow = () => {
-  if (document.body.dataset.jpThemeLight === String(!isDark())) return;
-  document.body.dataset.jpThemeLight = String(!isDark());
   for (const chart of charts) if ("drawn" in chart.dataset) draw(chart);
 };
-new MutationObserver(follow).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
-prefersDark.addEventListener("change", follow);
-follow();
+const system = matchMedia("(prefers-color-scheme: dark)");
+system.addEventListener("change", follow);
+const theme = document.querySelector(".pv-theme");
+theme.hidden = false;
+theme.addEventListener("click", () => {
+  const other = isDark() ? "light" : "dark";
+  localStorage.theme = document.documentElement.dataset.theme = isDark() === system.matches ? other : "";
+  follow();
+});
 
-// What Furo leaves out: code that scrolls by key, and levels of captions.
-document.querySelectorAll("pre:not([tabindex])").forEach((code) => code.setAttribute("tabindex", "0"));
-document.querySelectorAll("[role=heading]:not([aria-level])").forEach((caption) => caption.setAttribute("aria-level", "2"));
+// A button copies code, without prompts and results.
+for (const code of document.querySelectorAll(".highlight pre")) {
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Copy" });
+  button.addEventListener("click", async () => {
+    const copy = code.cloneNode(true);
+    copy.querySelectorAll(".gp, .go").forEach((part) => part.remove());
+    await navigator.clipboard.writeText(copy.textContent.trim());
+    button.textContent = "Copied";
+  });
+  code.after(button);
+}
 
-// Opened as a file, a page cannot load another, so the search has no summaries.
-if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+// The search, which needs a server to read its index.
+const search = document.querySelector(".pv-search");
+if (search && location.protocol !== "file:") {
+  search.replaceChildren();
+  const words = new URLSearchParams(location.search).get("q") ?? "";
+  new PagefindUI({ element: search, showSubResults: true, showImages: false }).triggerSearch(words);
+}
