@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.validation import kind_of
-from packviz.ops.agreement import parts
+from packviz.ops.agreement import parts, scales
 
 Capture = Callable[..., object]
 """A captured model, which takes the model's inputs."""
@@ -48,9 +48,21 @@ def leaves(value: Any) -> list[Any]:
 
 
 def numbers(output: Any) -> list[Any]:
-    """Returns the leaves of a model's result that are tensors, arrays or numbers."""
-    kinds = (Tensor, np.ndarray, int, float, complex)
-    return [part for _, part in parts(output) if isinstance(part, kinds)]
+    """Returns the leaves of a model's result that are tensors, arrays or numbers.
+
+    Raises:
+        TypeError: there are others, except for text and None.
+    """
+    numbers = []
+    for name, part in parts(output, "result"):
+        if isinstance(part, (Tensor, np.ndarray, int, float, complex)):
+            numbers.append(part)
+        elif part is not None and not isinstance(part, str):
+            raise TypeError(
+                f"the model's {name} is {kind_of(part)}, which cannot be compared: let it return"
+                " tensors, arrays or numbers, or tuples, lists, dicts or dataclasses of these"
+            )
+    return numbers
 
 
 def is_list(value: Any) -> bool:
@@ -106,7 +118,12 @@ def captured(
             shapes.append(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO))
     flat = _Flat(model, inputs)
     if backend == "trace":
-        graph = _trace(flat, tensors)
+        if sys.version_info >= (3, 14):
+            raise ImportError(
+                "torch.jit.trace does not support Python 3.14 or later; choose another backend"
+            )
+        trace: Callable[..., Capture] = torch.jit.trace
+        graph = trace(flat, tensors, check_trace=False, strict=False)
     elif backend == "export":
         graph = torch.export.export(flat, tensors, dynamic_shapes=(tuple(shapes),)).module()
     else:
@@ -116,15 +133,6 @@ def captured(
 
 def _tensors(inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     return tuple(leaf for leaf in leaves(inputs) if isinstance(leaf, Tensor))
-
-
-def _trace(flat: nn.Module, tensors: tuple[Tensor, ...]) -> Capture:
-    if sys.version_info >= (3, 14):
-        raise ImportError(
-            "torch.jit.trace does not support Python 3.14 or later; choose another backend"
-        )
-    trace: Callable[..., Capture] = torch.jit.trace
-    return trace(flat, tensors, check_trace=False, strict=False)
 
 
 def _onnx(
@@ -157,7 +165,7 @@ def _onnx(
 def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float = 1e-5) -> str:
     """Describes the first difference between two lists of leaves; empty if they agree.
 
-    Two leaves agree if they differ by at most `tolerance` times the largest number of the first.
+    Two leaves agree if they differ by at most `tolerance` times the largest of their `scales`.
     """
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
@@ -165,8 +173,8 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
         a, b = map(_wide, pair)
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
-        size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0
-        if not torch.allclose(b, a, 0, float(tolerance * size), equal_nan=True):
+        largest = scales(a, a != b).amax() if a.numel() else 0.0
+        if not torch.allclose(b, a, 0, float(tolerance * largest), equal_nan=True):
             return f"differs by {(a - b).abs().max():.2g} in result {i}"
     return ""
 

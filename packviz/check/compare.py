@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.validation import one_of, require_values, share
+from packviz.core.validation import kind_of, one_of, require_values, share
 from packviz.draw import text
 from packviz.draw.differences import Differences, draw
 from packviz.draw.drawing import Drawing
@@ -408,20 +408,19 @@ def compare(
 ) -> StatesComparison | PaddingComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    Given a whole model instead of an RNN, it runs the model with other values in the padding and,
-    if the model takes it, on a batch with more padding, and reports which outputs change. In a
-    correct model, none does. (A model that depends on the values in the padding, but not on how
-    much there is, gets the answer that this cannot be judged: it is right if the padding always
-    holds the same value.) The model takes the batch alone; to pass it the lengths or a mask, too,
-    write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`. An output with a
+    Given a whole model instead of an RNN, it runs the model with other values in the padding and
+    with more padding, and reports which outputs change. In a correct model, none does. The model
+    takes the batch alone; to pass it the lengths or a mask, too, write
+    `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`. An output with a
     dimension for the batch and one for time, or with both in one, is compared at real cells. One
     with exactly one dimension of the batch's size is compared by sequence. All others are compared
-    entry by entry.
+    entry by entry. What cannot be judged is named with the reason. For example, a model that
+    depends on the values in the padding, but not on how much there is, is right only if the padding
+    always holds the same value. And if a model takes only one width, more padding is not tested.
 
-    The module, or each module that a function names, runs in eval mode, because dropout would draw
-    different numbers in the two runs. (If a function reaches a module in another way, call its
-    `eval()` first.) So BatchNorm uses its stored mean and variance. (On a GPU, an
-    RNN with gradients is in training mode, without its dropout, as cuDNN requires.) Afterwards, the
+    Every module that is called runs in eval mode, because dropout would draw different numbers in
+    the two runs. So BatchNorm uses its stored mean and variance. (On a GPU, an RNN with gradients
+    is in training mode, without its dropout, as cuDNN requires.) Afterwards, the
     modules' modes and buffers, every `.grad` and torch's random state are as they were before.
 
     Args:
@@ -488,7 +487,8 @@ def compare(
         if hx is not None:
             hx = _copy(hx)
         for pack in (False, True):
-            leaf = x.detach().clone().requires_grad_(gradients)
+            is_leaf = gradients and x.is_floating_point()  # otherwise, the RNN raises an error
+            leaf = x.detach().clone().requires_grad_(is_leaf)
             result = run(rnn, leaf, layout, hx, pack)
             results.append(_gradients(rnn, leaf, layout, result) if gradients else {})
             runs.append(Run._make(None if part is None else part.detach() for part in result))
@@ -567,13 +567,19 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
 
     In both cases, the output is padded to `layout.max_len`.
     """
+    batch: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
         batch = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
-        output, state = rnn(batch, hx)
+    result = rnn(batch, hx)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(
+            f"rnn is {kind_of(rnn)} whose forward returns {kind_of(result)} instead of (output,"
+            " state); to judge it as a whole model, pass lambda x: rnn(x)"
+        )
+    output, state = result
+    if packed:
         output, _ = pad_packed_sequence(output, rnn.batch_first, total_length=layout.max_len)
-    else:
-        output, state = rnn(x, hx)
     if isinstance(state, tuple):
         return Run(output, *state)
     return Run(output, state, None)

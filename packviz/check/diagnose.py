@@ -14,6 +14,9 @@ from packviz.check.findings import UNDECIDED, Finding, Findings
 from packviz.core.layout import BoolArray, Layout, sequence_name
 from packviz.draw.text import count, numbers
 
+Reports = Iterator[Finding]
+"""What a check of one kind reports."""
+
 
 def diagnose(
     x: Tensor,
@@ -110,7 +113,7 @@ def diagnose(
 # Findings from the lengths alone.
 
 
-def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
+def _lengths_alone(batch: Batch, lengths: object) -> Reports:
     device = getattr(lengths, "device", "cpu")
     if str(device) != "cpu" and batch.values.ndim == 1:
         message = (
@@ -135,19 +138,17 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
     yield from _entries(batch, wrong, "fractional length", message, fix)
 
 
-def _entries(
-    batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str
-) -> Iterator[Finding]:
+def _entries(batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str) -> Reports:
     """Yields an error if any lengths are wrong. `message` continues after the first of them."""
     if not wrong.any():
         return
-    b = int(np.argmax(wrong))
+    b = np.argmax(wrong)
     value = np.format_float_positional(batch.values[b], trim="-")  # 5.9999995 is not 6
     more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
     yield about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
 
 
-def _counts(batch: Batch) -> Iterator[Finding]:
+def _counts(batch: Batch) -> Reports:
     """Yields findings if lengths and `x` do not fit together, whatever the data are."""
     n = batch.n
     shape = f"x, read as {batch.order}, has B = {batch.size}"
@@ -194,7 +195,7 @@ def _counts(batch: Batch) -> Iterator[Finding]:
 # Findings from the data, the shapes, the packed batch, the last step and the state.
 
 
-def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
+def _data(batch: Batch, x: Tensor) -> Reports:
     """Yields findings about where the sequences lie in `x`, and about NaN in the padding."""
     if x.is_meta:
         yield undecided("x is on the meta device and has no values", "pass a batch with values")
@@ -217,9 +218,9 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
     hidden = ~batch.x.isfinite().all(-1).numpy() & padding
     if not hidden.any():
         return
-    cells = count(int(padding.sum()), "padding cell")
+    cells = count(padding.sum(), "padding cell")
     message = (
-        f"NaN or infinity is in {int(hidden.sum()):,} of {cells}. A packed RNN reads none of them."
+        f"NaN or infinity is in {hidden.sum():,} of {cells}. A packed RNN reads none of them."
         " A padded one does, and its weights get NaN gradients, even from a loss over real steps."
     )
     mask = f"pv.real_mask(lengths, x.shape[{int(batch.batch_first)}])"
@@ -232,9 +233,9 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
     yield about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
 
 
-def _width(batch: Batch) -> Iterator[Finding]:
+def _width(batch: Batch) -> Reports:
     """Yields a finding if padding again makes `x` narrower."""
-    longest = int(batch.n.max())
+    longest = batch.n.max()
     if 0 < longest < batch.steps:
         message = (
             f"The greatest length is {longest}, and x has {batch.steps} steps. After unpacking, the"
@@ -246,7 +247,7 @@ def _width(batch: Batch) -> Iterator[Finding]:
         yield Finding("info", "narrower when unpacked", message, fix=fix)
 
 
-def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
+def _order(batch: Batch, packed: PackedSequence) -> Reports:
     """Yields a finding if `packed` is broken, or does not match the lengths or their order."""
     try:
         layout = Layout.from_packed(packed)
@@ -278,14 +279,14 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
         yield from _moved(batch, layout, packed)
 
 
-def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Finding]:
+def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Reports:
     """Yields a finding if padding again does not put each sequence into its own row.
 
     `_moved` compares the data if they come from `x`, and otherwise the lengths.
     """
     wrong = layout.lengths != batch.n
     row = int(np.argmax(wrong))
-    steps = count(int(layout.lengths[row]), "step")
+    steps = count(layout.lengths[row], "step")
     what = f"row {row} will have {steps}, while lengths[{row}] is {batch.n[row]}"
     same_size = packed.data.numel() == layout.n_real * batch.x.shape[2]
     if same_size and packed.data.dtype == batch.x.dtype and not packed.data.is_meta:
@@ -329,7 +330,7 @@ def _bytes(cells: Tensor) -> bytes:
     return cells.contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
+def _last(batch: Batch, last: Tensor) -> Reports:
     """Yields a finding if `last` was read at the padding."""
     expected = batch.size * batch.x.shape[2]
     if not isinstance(last, Tensor) or last.numel() != expected:
@@ -353,7 +354,7 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     if at_the_end.any():
         b = int(np.argmax(at_the_end))
         place = "x[:, -1]" if batch.batch_first else "x[-1]"
-        sequences = count(int(at_the_end.sum()), "sequence")
+        sequences = count(at_the_end.sum(), "sequence")
         why = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
             f"For {sequences}, last contains {place} (step {batch.steps - 1}), which is padding"
@@ -394,7 +395,7 @@ def _shape(value: object) -> str:
     return type(value).__name__
 
 
-def _states(batch: Batch, hx: object) -> Iterator[Finding]:
+def _states(batch: Batch, hx: object) -> Reports:
     """Yields a finding for each initial state that does not have one row per sequence."""
     states = hx if isinstance(hx, (tuple, list)) else [hx]
     for name, state in zip(("h_0", "c_0"), states, strict=False):

@@ -153,7 +153,7 @@ class Batch:
         """The place `(b, t)` of a cell that has the most common value in the last time step."""
         rows = self.x[:, -1].contiguous().view(torch.uint8).numpy()
         _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
-        return int(first[counts.argmax()]), self.steps - 1
+        return first[counts.argmax()], self.steps - 1
 
     def repeats(self, along: int) -> BoolArray:
         """Returns a mask of the cells that equal the cell before them.
@@ -215,7 +215,7 @@ class _Reading:
         """Returns whether every sequence may end in the same number of end marks."""
         end = self.real.sum(axis=1)
         blank = self.same.all(axis=1)
-        marks = int((batch.n - end)[~blank].min(initial=batch.steps))
+        marks = (batch.n - end)[~blank].min(initial=batch.steps)
         if self.finding.rule != TOO_LONG or not marks:
             return False
         before = np.where(blank, end, batch.n - marks)
@@ -259,8 +259,8 @@ class _Reading:
         if not behind.any():
             behind = real[:, 1:] & real[:, :-1]
             again = batch.repeats(self.along)
-        first = int(doubtful.any(axis=1).sum())
-        further = int(doubtful.sum()) - first
+        first = doubtful.any(axis=1).sum()
+        further = doubtful.sum() - first
         if not first:
             return 1.0
         chance = self.choices + _succession(first, inside, real)
@@ -272,8 +272,8 @@ class _Reading:
 
 def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
     """Returns the log probability, by Laplace's rule, that the next `more` cells are all hits."""
-    k = int(hits.sum()) + 1
-    n = int(tried.sum()) + 2
+    k = hits.sum() + 1
+    n = tried.sum() + 2
     log_hits = math.lgamma(k + more) - math.lgamma(k)
     log_tried = math.lgamma(n + more) - math.lgamma(n)
     return log_hits - log_tried
@@ -293,8 +293,8 @@ def judge(batch: Batch) -> Iterator[Finding]:
 def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
     """Returns a reading's finding and how certain it is; `None` if chance explains the data."""
     finding = reading.finding
-    inside = int(reading.inside.sum())
-    others = count(int(reading.real.sum()), "step of data", "steps of data")
+    inside = reading.inside.sum()
+    others = count(reading.real.sum(), "step of data", "steps of data")
     marks = reading.are_marks(batch)
     if chance < SURE and not marks and finding.level != "info":
         if reading.purpose:
@@ -323,7 +323,7 @@ def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
 
     `clue` is the finding that the data support, if any.
     """
-    full = bool(batch.mask.all())
+    full = batch.mask.all()
     if batch.padding is None:
         if clue and clue.level != "info":
             return None
@@ -455,7 +455,7 @@ def _lying(
     if same[~real].all():
         astray = real & ~batch.mask
         message += (
-            f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the"
+            f" As the lengths are read now, {count(astray.sum(), 'cell')} of data lie in the"
             " padding, and as many cells of padding are packed as data."
         )
         finding = about(astray.any(axis=1), "error", rule, message, fix)
@@ -502,7 +502,7 @@ def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Read
 def _first(batch: Batch, read: IntArray) -> str:
     """Describes the first length that is too short or, if there is none, too long."""
     late = read > batch.n
-    b = int(np.argmax(late if late.any() else read != batch.n))
+    b = np.argmax(late if late.any() else read != batch.n)
     end = "continue to" if late[b] else "end at"
     return f"lengths[{b}] is {batch.n[b]}, but the data {end} {read[b]}"
 
@@ -510,8 +510,8 @@ def _first(batch: Batch, read: IntArray) -> str:
 def _cut(batch: Batch, read: IntArray) -> Finding:
     """Returns a finding that some lengths are too short."""
     late = read > batch.n
-    lost = count(int((read - batch.n)[late].sum()), "step")
-    sequences = count(int(late.sum()), "sequence")
+    lost = count((read - batch.n)[late].sum(), "step")
+    sequences = count(late.sum(), "sequence")
     message = f"Packing silently leaves out {lost} of data at the end of {sequences}:"
     message += f" {_first(batch, read)}."
     fix = "give the full lengths; if you cut on purpose, cut x as well"
@@ -522,8 +522,8 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
     """Returns a finding that some lengths are too long."""
     n = batch.n
     wrong = read != n
-    over = count(int((n - read).sum()), "step")
-    sequences = count(int(wrong.sum()), "sequence")
+    over = count((n - read).sum(), "step")
+    sequences = count(wrong.sum(), "sequence")
     message = (
         f"{over} at the end of {sequences} may be padding: {_first(batch, read)}. If so, the"
         " RNN reads padding, and h_n is the state after it."
@@ -544,7 +544,7 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
     """Returns a good reason for data beyond the lengths; empty if there is none."""
     n = batch.n
     late = read > n
-    by = int((read - n).max())
+    by = (read - n).max()
     spread = np.array_equal(np.minimum(n + by, batch.steps), read)
     if batch.x.is_floating_point() and cell and spread:  # its bias makes the padding nonzero
         return "x comes from a convolution, which spreads data that far"
@@ -557,7 +557,7 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
     longest = n.max()
     at_one_length = (n[late] == longest).all()
     if at_one_length and (late.sum() > 1 or longest == 1):
-        return f"long sequences are cut at {count(int(longest), 'step')} on purpose"
+        return f"long sequences are cut at {count(longest, 'step')} on purpose"
     return ""
 
 

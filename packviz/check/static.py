@@ -136,7 +136,7 @@ def check_static(
         model: any module.
         inputs: a tuple of the example's inputs, which may be nested. An input is read as lengths
             if it contains whole numbers, as a tensor, an array or a list, or if it is a mask of the
-            real steps or of the padding.
+            real steps or of the padding. If there are several, each gets other values in turn.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export`
             with and without `dynamo=True`, run by ONNX Runtime). An exporter may leave the numbers
@@ -151,8 +151,8 @@ def check_static(
         of time steps, and for other batch sizes? The result is shown as a table.
 
     Raises:
-        TypeError: `model` is not a module, `inputs` is not a tuple or a list, or an input is a
-            `PackedSequence`.
+        TypeError: `model` is not a module, `inputs` is not a tuple or a list, an input is a
+            `PackedSequence`, or the model returns something that cannot be compared.
         ValueError: a backend does not exist.
         Exception: any error that the model raises on the example.
 
@@ -183,8 +183,7 @@ def check_static(
                 reason = f"run again on the example, the model {message}"
                 row = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
                 return StaticCheck(title, dict.fromkeys(names, row))
-            readings = [_tries(model, example) for example in _examples(model, inputs)]
-            example, tries, reasons = max(readings, key=lambda reading: len(reading[1]))
+            example, tries, reasons = _all_tries(model, inputs)
             answers = {name: _judged(name, model, example, tries, reasons) for name in names}
             size = _varying_size(model, record, tries)
     may_have_lengths = record.packs or not all(map(_is_float, leaves(inputs)))
@@ -336,7 +335,9 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     flat = [*enumerate(leaves(inputs))]
     tensors = {place: leaf for place, leaf in flat if isinstance(leaf, Tensor)}
     wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
-    shape = max(wide, key=_is_float).shape if wide else ()
+    wide.sort(key=_is_float, reverse=True)
+    shapes = [leaf.shape for leaf in wide] or [torch.Size()]
+    shape = shapes[0]
     readings: dict[_Lengths, dict[int, _Form]] = {}
     # Floating-point tensors come last, because features may look like a mask.
     for place, leaf in sorted(flat, key=lambda item: _is_float(item[1])):
@@ -347,6 +348,8 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
         time = int(rnns[0].batch_first)
         readings[(shape[time],) * shape[1 - time]] = {}
     for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
+        # Lengths that do not fit the first tensor may be those of another one.
+        shape = next((size for size in shapes if max(lengths) in size), shapes[0])
         for batch, time in permutations(range(len(shape)), 2):
             if shape[batch] == len(lengths) and shape[time] >= max(lengths):
                 axes = {}
@@ -373,6 +376,24 @@ _Try = tuple[_Case, Sequence[Any], list[Any]]
 """A case, its inputs, and the model's result."""
 
 
+def _all_tries(
+    model: nn.Module, inputs: Sequence[Any]
+) -> tuple[_Example, list[_Try], dict[str, str]]:
+    """Returns the tries of the likeliest reading of the inputs that the model takes.
+
+    If other inputs can be read as lengths, too, tries with other values of these follow.
+    """
+    best: dict[_Lengths, tuple[_Example, list[_Try], dict[str, str]]] = {}
+    for example in _examples(model, inputs):
+        reading = _tries(model, example)
+        known = best.setdefault(example.lengths, reading)
+        best[example.lengths] = max(known, reading, key=lambda each: len(each[1]))
+    (example, tries, reasons), *others = sorted(best.values(), key=lambda each: not each[1])
+    for _, more, _ in others:
+        tries += [one for one in more if one[0].question == "lengths" and not one[0].both]
+    return example, tries, reasons
+
+
 def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], dict[str, str]]:
     """Runs the model on all cases.
 
@@ -380,11 +401,16 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
         The example; the cases that the model takes; and for each question, the reason if no case is
         left.
     """
-    reasons = dict.fromkeys(QUESTIONS, "the axes of batch and time are not known")
+    unknown = "the axes of batch and time are not known"
+    reasons = dict.fromkeys(
+        QUESTIONS, "the example allows no others" if example.lengths else unknown
+    )
     if not example.forms:
         reasons["lengths"] = "no input was recognised as lengths"
     tries = []
     for i, case in enumerate(_cases(example)):
+        if (case.steps, tuple(case.lengths)) == (example.steps, example.lengths):
+            continue
         inputs = example.make(case, random=i % 2 == 1)
         try:
             expected = _run(model, inputs)

@@ -72,7 +72,7 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
                 cells = list(map(difference, values))
                 cells[n:] = [f"[{cell}]" for cell in cells[n:]]
                 lines.append(f"  {run}  {' '.join(cells)}")
-            end = int(np.isfinite(values).cumprod().sum())
+            end = np.isfinite(values).cumprod().sum()
             # Rounded, because the last digits differ between processors.
             heights = np.round(values[:end], 3).tolist()
             if end:

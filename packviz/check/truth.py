@@ -73,7 +73,7 @@ class TruthTable(Tabled):
 
     cell: str
     answers: tuple[Answer, ...]
-    questions: tuple[str, ...] = tuple(QUESTIONS)
+    questions: tuple[str, ...]
 
     @property
     def table(self) -> Table:

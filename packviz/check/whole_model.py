@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import get_ident
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
 from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.padded import Padded
-from packviz.core.validation import share
+from packviz.core.padded import Padded, is_constant
+from packviz.core.validation import kind_of, share
 from packviz.draw.text import table
-from packviz.ops.agreement import parts
+from packviz.ops.agreement import parts, scales
 from packviz.ops.masks import Lengths, lengths_tensor, require_width
 from packviz.ops.private import UnpackingWider
 from packviz.ops.tolerance import of_states
 
 Model = Callable[[Tensor], object]
 """A module or a function that takes a padded batch alone."""
+
+Run = Callable[[Tensor], dict[str, Tensor]]
+"""A function that runs the model on a batch, and returns its results by name."""
 
 Reading = Callable[[Tensor], Tensor]
 """A function that takes a result and returns a row for each cell or sequence."""
@@ -77,18 +81,20 @@ class PaddingComparison(HasNumbers):
         layout: the layout of the batch.
         outputs: the tensors that the model returned, and all other numbers together.
         notes: what was not tested.
+        is_complete: whether it was tested, too, how much padding there is.
     """
 
     layout: Layout
     outputs: tuple[Output, ...]
     notes: tuple[str, ...] = ()
+    is_complete: bool = True
 
     @property
     def agrees(self) -> bool | None:
         """Whether nothing depends on the padding; `None` if that cannot be determined."""
         if any(output.differing for output in self.outputs):
             return False
-        is_judged = bool(self.outputs) and self.layout.n_padding > 0
+        is_judged = self.is_complete and bool(self.outputs) and self.layout.n_padding > 0
         return True if is_judged and all(o.differing == 0 for o in self.outputs) else None
 
     @property
@@ -103,6 +109,8 @@ class PaddingComparison(HasNumbers):
         named = [output.name for output in self.outputs if output.differing]
         if named:
             return f"What the model returned depends on the padding: {', '.join(named)}."
+        if not any(output.differing is None for output in self.outputs):
+            return f"Nothing depends on {VALUES}, but {AMOUNT} was not tested."
         return "It is unclear whether the padding spoils what the model returned."
 
     def numbers(self) -> list[Row]:
@@ -132,67 +140,88 @@ def compare_padding(
             " leave a sequence out, or add a step of padding"
         )
     layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
-    real = torch.tensor(layout.mask)  # on the CPU, it can index a result on any device
-    mask = (real if shape.batch_first else real.T).to(x.device)
-    clean = x.detach().clone()
-    if clean.is_floating_point():
-        clean[~mask] = 0
-    poisoned = _poisoned(clean, mask)
+    x = x.detach()
+    real = torch.tensor(layout.mask)  # on the CPU, it can index a tensor on any device
+    axis = int(shape.batch_first)
+    unread: dict[str, str] = {}
+    run = partial(_run, model, unread)
+    owner = getattr(model, "__self__", model)
+    module = owner if isinstance(owner, nn.Module) else nn.Identity()
+    with evaluating(module, others=True) as trained:
+        clean, has_fixed = _clean(run, x, real, shape)
+        added = shape.steps - clean.shape[axis]
+        shape = shape._replace(steps=clean.shape[axis])
+        real = real[:, : shape.steps]
+        mask = real if shape.batch_first else real.T
+        poisoned = _poisoned(clean, mask)
+        runs = [run(batch) for batch in (clean, clean, poisoned)]
+        # On a GPU, an index out of range could not be caught.
+        for more in (added + WIDER if x.is_cpu else 0, added):
+            if more and len(runs) == 3:
+                added = more
+                runs += _wider_runs(run, clean, mask, axis, added)
     notes = []
-    module = nn.ModuleList(_modules_of(model))
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-    if any(isinstance(part, norms) and part.training for part in module.modules()):
+    if any(isinstance(part, norms) for part in trained):
         notes.append(
             "The model was judged in eval mode. In training, BatchNorm takes its mean and variance"
             " from all cells, those of the padding, too."
         )
-    with evaluating(module):
-        runs = [_run(model, batch) for batch in (clean, clean, poisoned)]
-        if x.is_cpu:  # on a GPU, an index out of range could not be caught
-            wider = _wider(clean, mask, shape)
-            with suppress(Exception), UnpackingWider(WIDER):
-                runs += [_run(model, batch) for batch in wider]
-            if len(runs) == 3:
-                with suppress(Exception):
-                    runs += [_run(model, batch) for batch in wider]
-    if len(runs) == 3:
+    # More zeros in a row that has some already would show little.
+    is_complete = len(runs) > 3 and shape.steps == max(layout.lengths)
+    if not is_complete:
         notes.append(
-            f"Not tested: {AMOUNT}, because the model does not take a wider batch, or the batch is"
-            " not on the CPU."
+            f"Not tested: {AMOUNT}. That takes a model for batches of any width, so cut masks and"
+            " targets to the width of the batch that it gets. On the CPU, give an x that is as wide"
+            " as its longest sequence; on a GPU, one that is a step wider."
         )
-    is_constant = not (x.is_floating_point() and x[~mask].any())
     outputs = []
     missing = torch.empty(0)
+    compared = partial(_compared, real=real, shape=shape, added=added, tolerance=tolerance)
     for name in dict.fromkeys(name for run in runs for name in run):
         values = [run.get(name, missing) for run in runs]
-        outputs.append(_judged(name, values, real, shape, tolerance, is_constant))
-    return PaddingComparison(layout, tuple(outputs), tuple(notes))
-
-
-def _modules_of(model: Model) -> Iterator[nn.Module]:
-    """Yields the modules that a model consists of, or that a function names or belongs to."""
-    values: list[object] = [model, getattr(model, "__self__", None)]
-    if isinstance(model, partial):
-        values += [model.func, *model.args, *model.keywords.values()]
-    if inspect.isfunction(model):
-        with suppress(ValueError):  # a variable has no value yet
-            names = inspect.getclosurevars(model)
-            values += [*names.nonlocals.values(), *names.globals.values()]
-    for value in values:
-        if isinstance(value, nn.Module):
-            yield value
+        outputs.append(_judged(partial(compared, name), values, shape.steps, has_fixed))
+    for name, kind in unread.items():
+        reason = f"it is {kind}, and only tensors, arrays, numbers and text are compared"
+        outputs.append(Output(name, "entries", 0, None, reason=reason))
+    return PaddingComparison(layout, tuple(outputs), tuple(notes), is_complete)
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module, others: bool = False) -> Iterator[list[nn.Module]]:
     """Sets a model to eval mode without gradients.
 
     Afterwards, its modes, its buffers and the random state are as they were.
+
+    Args:
+        model: the model.
+        others: whether to do the same with any other module, as soon as this thread calls it.
+
+    Yields:
+        The modules that were in training mode. The list grows with the other modules.
     """
     is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     devices = range(torch.cuda.device_count()) if is_used else ()
     random_state = torch.random.fork_rng(devices)
-    with ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
+    thread = get_ident()
+    trained = [part for part in model.modules() if part.training]
+    with ExitStack() as after, random_state, torch.no_grad():
+
+        def evaluate(called: nn.Module, inputs: object) -> None:
+            if called.training and get_ident() == thread:
+                trained.extend(part for part in called.modules() if part.training)
+                after.enter_context(_eval_mode(called))
+
+        after.enter_context(_eval_mode(model))
+        if others:
+            after.enter_context(register_module_forward_pre_hook(evaluate))
+        yield trained
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    """Sets a model to eval mode. Afterwards, its modes and its buffers are as they were."""
+    with ExitStack() as after, keeping_modes(model):
         for part in model.modules():
             for name, buffer in part.named_buffers(recurse=False):
                 if is_lazy(buffer):
@@ -210,33 +239,89 @@ def _restore(buffer: Tensor, values: Tensor) -> None:
         buffer.data.copy_(values)
 
 
-def _run(model: Model, batch: Tensor) -> dict[str, Tensor]:
-    """Returns the tensors in a model's result by name, and its other numbers as one tensor."""
+def _clean(run: Run, x: Tensor, real: Tensor, shape: Padded) -> tuple[Tensor, bool]:
+    """Returns the batch to begin with, and whether all of its padding has the value that `x` has.
+
+    Steps that are padding in every row are left out if the model takes the batch without them.
+    Padding of several values becomes 0, and so does padding that makes a result NaN.
+    """
+    axis = int(shape.batch_first)
+    mask = real if shape.batch_first else real.T
+    zeros = x.clone()
+    if x.is_floating_point():
+        zeros[~mask] = 0
+    has_fixed = not x.is_floating_point() or is_constant(x[~mask])
+    own = x if has_fixed else zeros
+    lengths = real.sum(1)
+    longest = int(lengths.max())
+    widths = [longest, shape.steps]
+    if longest in (shape.batch, lengths.min()):
+        widths = [shape.steps]
+    for width in widths:
+        for batch in (own, zeros):
+            narrow = batch.narrow(axis, 0, width)
+            with suppress(Exception):
+                results = run(narrow).values()
+                follows = all(width == shape.steps or shape.steps not in r.shape for r in results)
+                if follows and not any(result.isnan().any() for result in results):
+                    return narrow, has_fixed and batch is own
+    return zeros, has_fixed
+
+
+def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tensor]:
+    """Returns the tensors in a model's result by name, and its other numbers as one tensor.
+
+    In `unread`, it notes what can become neither, by name.
+    """
     results = {}
     numbers = []
     for name, value in parts(model(batch.clone())):
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
             value = torch.from_numpy(value.copy())
         if isinstance(value, Tensor):
-            value = value.detach().clone()  # the next run may write into the model's own tensor
+            # A copy, because the next run may write into the model's own tensor.
+            value = value.detach().to_dense().clone()
             named = {name or "output": value}
             if value.is_complex():
                 named = {f"{name}.real": value.real, f"{name}.imag": value.imag}
             results.update(named)
         elif isinstance(value, (int, float, np.integer, np.floating)):
             numbers.append(value)
+        elif isinstance(value, str):
+            numbers.append(hash(value))
+        elif value is not None:
+            unread[name or "output"] = kind_of(value)
     if numbers:
         results["numbers"] = torch.tensor(numbers)
     return results
 
 
-def _wider(clean: Tensor, mask: Tensor, shape: Padded) -> list[Tensor]:
-    """Returns the batch with more steps of its own padding, and with data in these steps."""
-    axis = int(shape.batch_first)
-    steps = clean.narrow(axis, 0, 1).repeat_interleave(WIDER, axis)
+def _wider_runs(
+    run: Run, clean: Tensor, mask: Tensor, axis: int, added: int
+) -> list[dict[str, Tensor]]:
+    """Runs the model on batches with more time steps; empty if it takes none.
+
+    Returns:
+        The results of a batch whose real cells are all the same, of the batch with more of its own
+        padding, of the batch with data in these steps, and of the first one with more padding. (If
+        all cells are the same, a zero in the padding is nearly always a feature's largest value.)
+    """
+    same = clean.clone()
+    real = clean[mask]
+    same[mask] = real[real.reshape(len(real), -1).double().abs().amax(1).argmax()]
+    steps = clean.narrow(axis, 0, 1).repeat_interleave(added, axis)
     padding = clean[~mask]
     more = padding[:1].expand_as(steps) if len(padding) else steps
-    return [torch.cat([clean, added], axis) for added in (more, steps)]
+    longer = [torch.cat([clean, more], axis), torch.cat([clean, steps], axis)]
+    longer.append(torch.cat([same, more], axis))
+    unpacking = UnpackingWider(added)
+    with suppress(Exception):
+        first = run(same)
+        with suppress(Exception), unpacking:
+            return [first, *map(run, longer)]
+        if not unpacking.has_widened:
+            return [first, *map(run, longer)]
+    return []
 
 
 def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
@@ -268,42 +353,54 @@ def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
 
 
 def _judged(
-    name: str,
+    compared: Callable[[Tensor, Tensor], Output],
     results: Sequence[Tensor],
-    real: Tensor,
-    shape: Padded,
-    tolerance: float | None,
-    is_constant: bool,
+    steps: int,
+    has_fixed: bool,
 ) -> Output:
-    """Compares one tensor of the runs: clean, clean again, poisoned, and perhaps two wider ones.
+    """Judges one result.
 
-    `is_constant` says that the padding of the batch holds ids, or nothing but zeros.
+    Args:
+        compared: a function that compares it in two runs.
+        results: its values in the runs: clean, clean again, poisoned, and perhaps those of
+            `_wider_runs`.
+        steps: the number of time steps.
+        has_fixed: whether the padding has a single value, for which a model may look.
     """
     clean, again, poisoned, *wider = results
-    output = _compared(name, clean, again, real, shape, tolerance)
+    output = compared(clean, again)
     if output.differing:
-        reason = "it differs between two equal runs, or is not finite"
-        return replace(output, differing=None, sequences=(), reason=reason)
-    output = _compared(name, clean, poisoned, real, shape, tolerance)
+        return _unclear(output, "it differs between two equal runs, or is not finite")
+    output = compared(clean, poisoned)
+    is_resized = False
     if wider:
-        widened, read = (_compared(name, clean, other, real, shape, tolerance) for other in wider)
-        if widened.places == "real cells" or clean.shape == wider[0].shape:
+        same, longer, read, same_longer = wider
+        widened = compared(clean, longer)
+        if not widened.differing:
+            widened = compared(same, same_longer)
+        is_resized = clean.shape != longer.shape and widened.places != "real cells"
+        if not is_resized:
             if not output.differing and widened.differing:
                 return replace(widened, reason=AMOUNT)
             # A model that reads no further steps has not been tested with more padding.
-            is_tested = is_constant and read.differing and not widened.differing
+            is_tested = has_fixed and compared(clean, read).differing and not widened.differing
             if is_tested and output.differing:
-                reason = (
+                return _unclear(
+                    output,
                     f"it depends on {VALUES}, but not on {AMOUNT}; that is right only if the"
-                    " padding always holds the same value"
+                    " padding always holds the same value",
                 )
-                return replace(output, differing=None, sequences=(), reason=reason)
-    is_resized = clean.shape != poisoned.shape
-    is_clear = is_resized or output.places == "real cells" or shape.steps not in clean.shape
-    if output.differing and not is_clear:
-        reason = "it differs, and its axes of batch and time cannot be told apart"
-        return replace(output, differing=None, sequences=(), reason=reason)
+    if output.differing and clean.shape == poisoned.shape:
+        if is_resized:
+            return _unclear(output, "it differs, and may contain results of the padding itself")
+        if output.places != "real cells" and steps in clean.shape:
+            reason = "it differs, and its axes of batch and time cannot be told apart"
+            return _unclear(output, reason)
     return output
+
+
+def _unclear(output: Output, reason: str) -> Output:
+    return replace(output, differing=None, sequences=(), reason=reason)
 
 
 def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading]:
@@ -332,9 +429,9 @@ def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading
         yield partial(flat_cells, by_step=True)
 
 
-def _fits(result: Tensor, size: torch.Size, shape: Padded) -> bool:
-    """Returns whether a result has a size, or the size that more padding makes of it."""
-    wider = shape.steps + WIDER
+def _fits(result: Tensor, size: torch.Size, shape: Padded, added: int) -> bool:
+    """Returns whether a result has a size, or the size that added steps make of it."""
+    wider = shape.steps + added
     grown = {shape.steps: wider, shape.batch * shape.steps: shape.batch * wider}
     if result.ndim != len(size):
         return False
@@ -343,14 +440,22 @@ def _fits(result: Tensor, size: torch.Size, shape: Padded) -> bool:
 
 
 def _compared(
-    name: str, clean: Tensor, other: Tensor, real: Tensor, shape: Padded, tolerance: float | None
+    name: str,
+    clean: Tensor,
+    other: Tensor,
+    real: Tensor,
+    shape: Padded,
+    added: int,
+    tolerance: float | None,
 ) -> Output:
     """Compares one tensor of two runs, cell by cell, row by row or as a whole."""
     allowed = of_states(clean.dtype, clean.device.type)
     if tolerance is not None and clean.is_floating_point():
         allowed = share("tolerance", tolerance)
     compared = []
-    readings = _readings(clean.shape, shape, real) if _fits(other, clean.shape, shape) else ()
+    readings = (
+        _readings(clean.shape, shape, real) if _fits(other, clean.shape, shape, added) else ()
+    )
     for read in readings:
         owner = real.nonzero()[:, 0]
         compared.append(_rows(name, "real cells", read(clean), read(other), owner, allowed))
@@ -389,7 +494,7 @@ def _rows(
         rows.cpu().double().unsqueeze(-1).flatten(1) for rows in (clean != other, clean, other)
     )
     gap = (before - after).abs()
-    largest = before.abs().where(changed.bool() & before.isfinite(), 0.0)
+    largest = scales(before, changed)
     groups = owner if len(owner) else torch.zeros(len(gap), dtype=torch.int64)
     scale = torch.zeros(1 + max(groups.tolist(), default=0), dtype=torch.float64)
     scale.scatter_reduce_(0, groups, pad(largest, (0, 1)).amax(1), "amax")

@@ -36,6 +36,20 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
             setattr(switch, name, value)
 
 
+def scales(results: Tensor, differ: Tensor) -> Tensor:
+    """Returns for each number the size of which rounding may have changed a share.
+
+    A number that both results have, such as the −1e9 of a mask, has no such size. But if only a
+    number near zero differs, it was a sum of others, and has kept their rounding.
+
+    Args:
+        results: the numbers of one result.
+        differ: whether they differ from those of the other.
+    """
+    sizes = results.abs().nan_to_num(0, 0)
+    return torch.maximum(sizes * differ, sizes.clamp(max=1) / 100)
+
+
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
     """Returns the largest difference between two tensors, relative to the largest value.
 

@@ -264,11 +264,13 @@ class UnpackingWider(TorchFunctionMode):
 
     Attributes:
         steps: the number of time steps.
+        has_widened: whether it has done so.
     """
 
     def __init__(self, steps: int) -> None:
         super().__init__()
         self.steps = steps
+        self.has_widened = False
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -279,5 +281,6 @@ class UnpackingWider(TorchFunctionMode):
             sizes = args[1]
             if width == len(sizes) and sizes[-1] < sizes[0]:
                 width += self.steps
+                self.has_widened = True
             args = (*others, width)
         return function(*args, **(kwargs or {}))

@@ -223,13 +223,6 @@ def test_nan_in_both_runs_is_said_and_shows_nothing(where):
     assert "NaN in the same places" in full.verdict
 
 
-def test_a_mask_in_place_of_lengths():
-    rnn, x = nn.GRU(2, 3), torch.randn(5, 3, 2)
-    lengths = [5, 3, 2]
-    mask = pv.real_mask(lengths)
-    assert repr(pv.compare(rnn, x, mask)) == repr(pv.compare(rnn, x, lengths))
-
-
 def test_tolerance():
     torch.manual_seed(0)
     rnn, x = nn.LSTM(2, 3), torch.randn(6, 2, 2)
@@ -487,3 +480,18 @@ def test_a_model_of_ones_own_is_compared_in_eval_mode(gradients):
         assert comparison.agrees.outputs
         assert not comparison.agrees.h_n
         assert all(torch.equal(value, before[name]) for name, value in rnn.state_dict().items())
+
+
+class OnlyOutput(nn.LSTM):
+    def forward(self, x, hx=None):
+        return super().forward(x, hx)[0]
+
+
+def test_what_is_not_an_rnns_call_gets_a_clear_error():
+    x = torch.randn(3, 5, 4)
+    with pytest.raises(ValueError, match=r"type \(?torch"):
+        pv.compare(nn.LSTM(4, 6, batch_first=True), x.long(), [5, 3, 2])
+    rnn = OnlyOutput(4, 6, batch_first=True)
+    with pytest.raises(TypeError, match=r"returns a \w+ instead of \(output, state\)"):
+        pv.compare(rnn, x, [5, 3, 2])
+    assert pv.compare(lambda x: rnn(x), x, [5, 3, 2], batch_first=True).agrees

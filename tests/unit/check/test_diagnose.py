@@ -298,14 +298,6 @@ def test_nan_in_the_padding():
     assert not pv.diagnose(x, [5, 3, 2], True)
 
 
-@pytest.mark.parametrize("kind", [torch.tensor, np.array])
-@pytest.mark.parametrize("dtype", [bool, int])
-def test_a_mask_in_place_of_lengths(kind, dtype):
-    x = batch([5, 3, 2])
-    mask = kind(pv.real_mask([5, 2, 2], 5).numpy().astype(dtype))
-    assert repr(pv.diagnose(x, mask, True)) == repr(pv.diagnose(x, [5, 2, 2], True))
-
-
 def test_tags_whose_padding_comes_back_as_zero():
     tags = torch.randint(0, 4, (3, 5)).masked_fill(~pv.real_mask([5, 3, 2]), -100)
     (found,) = [f for f in pv.diagnose(tags, [5, 3, 2], True) if f.rule == "padding not restored"]

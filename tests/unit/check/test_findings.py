@@ -46,10 +46,16 @@ def test_the_gravest_come_first():
     assert repr(found).splitlines()[:2] == [found.headline, "✗ error: returned"]
 
 
-def test_only_errors_are_not_ok():
+def test_only_errors_and_doubts_are_not_ok():
     assert not Findings("N", (ERROR,)).ok
     assert Findings("N", (WARNING, INFO)).ok
     assert Findings("N").ok
+    assert not Findings("N")
+    for finding in (ERROR, WARNING, INFO):
+        assert Findings("N", (finding,))
+    doubt = Findings("N", (Finding("warning", "undecided", "Why."),))
+    assert doubt.undecided
+    assert not doubt.ok
     assert repr(Findings("N")) == "✓ N: nothing found"
     assert Findings("N", (INFO,)).headline == "✓ N: 1 info"
     assert Findings("N", (WARNING, INFO)).headline == "! N: 1 warning, 1 info"

@@ -6,7 +6,6 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check.findings import Finding, Findings
 
 LENGTHS = [9, 4, 6, 2, 7]
 REAL = torch.arange(12) < torch.tensor(LENGTHS).unsqueeze(1)  # (B, T), True at real cells
@@ -105,14 +104,3 @@ def test_without_padding_there_is_nothing_to_judge_by(size):
     assert findings.ok
     assert findings
     assert ("batch_first" in findings[0].message) == (size == 6)
-
-
-def test_clean_means_that_there_is_no_finding_and_ok_that_there_is_no_error():
-    assert not Findings("N")
-    for level in ("error", "warning", "info"):
-        findings = Findings("N", (Finding(level, "rule", "What."),))
-        assert findings
-        assert findings.ok == (level != "error")
-    doubt = Findings("N", (Finding("warning", "undecided", "Why."),))
-    assert doubt.undecided
-    assert not doubt.ok

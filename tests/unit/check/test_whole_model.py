@@ -64,7 +64,7 @@ def test_a_batch_whose_axes_look_alike_is_refused():
 
 def test_a_model_without_numbers_has_no_table():
     x = torch.randn(2, 5, 3)
-    comparison = pv.compare(lambda batch: "positive", x, [5, 2], batch_first=True)
+    comparison = pv.compare(lambda batch: None, x, [5, 2], batch_first=True)
     assert comparison.to_markdown() == comparison.summary
     assert comparison.to_dict()["rows"] == []
 
@@ -136,26 +136,38 @@ def test_a_tolerance_of_zero_is_taken_at_its_word():
     assert comparison.agrees is False
 
 
-def ragged_batch():
+torch.manual_seed(0)
+LENGTHS = torch.tensor([8, 6, 5, 3, 2])
+MASK = torch.arange(8) < LENGTHS[:, None]
+X = torch.randn(5, 8, 4) * MASK[..., None]
+GRU = nn.GRU(4, 6, batch_first=True)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
     torch.manual_seed(0)
-    lengths = torch.tensor([8, 6, 5, 3, 2])
-    mask = torch.arange(8) < lengths[:, None]
-    return torch.randn(5, 8, 4) * mask[..., None], lengths, mask
+
+
+def compared(model, x=X):
+    return pv.compare(model, x, LENGTHS, batch_first=True)
+
+
+def unpacked(rnn, x, width=None):
+    packed = pack_padded_sequence(x, LENGTHS, batch_first=True)
+    return pad_packed_sequence(rnn(packed)[0], batch_first=True, total_length=width)[0]
 
 
 @pytest.mark.parametrize("fill", [0, -1e4, -1e9, -torch.inf])
 def test_large_values_do_not_hide_a_difference(fill):
-    x, lengths, mask = ragged_batch()
-    gru = nn.GRU(4, 6, batch_first=True)
 
     def scores(x):  # attention of the final state, which is read after the padding
-        output, h_n = gru(x)
-        return torch.einsum("bh,bth->bt", h_n[-1], output).masked_fill(~mask, fill)[:, None]
+        output, h_n = GRU(x)
+        return torch.einsum("bh,bth->bt", h_n[-1], output).masked_fill(~MASK, fill)[:, None]
 
-    comparison = pv.compare(scores, x, lengths, batch_first=True)
+    comparison = compared(scores)
     assert comparison.outputs[0].sequences == ("b", "c", "d", "e")
     scale = torch.tensor([1e6, 1, 1, 1, 1])[:, None]
-    comparison = pv.compare(lambda x: gru(x)[1][-1] * scale, x, lengths, batch_first=True)
+    comparison = compared(lambda x: GRU(x)[1][-1] * scale)
     assert comparison.outputs[0].sequences == ("b", "c", "d", "e")
 
 
@@ -172,64 +184,57 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("directions", [1, 2])
 def test_only_real_cells_count_in_any_layout(layout, directions):
-    x, lengths, _ = ragged_batch()
     gru = nn.GRU(4, 6, batch_first=True, bidirectional=directions == 2)
-    comparison = pv.compare(lambda x: layout(gru(x)[0]), x, lengths, batch_first=True)
+    comparison = compared(lambda x: layout(gru(x)[0]))
     assert comparison.agrees is (directions == 1)
     assert comparison.outputs[0].places == "real cells"
     assert comparison.outputs[0].compared == 24
 
 
 def test_whole_numbers_count():
-    x, lengths, _ = ragged_batch()
-    gru = nn.GRU(4, 6, batch_first=True)
-    signs = pv.compare(lambda x: gru(x)[1].sign().int(), x, lengths, batch_first=True)
+    signs = compared(lambda x: GRU(x)[1].sign().int())
     assert signs.agrees is False
-    assert pv.compare(lambda x: gru(x)[0].sign().int(), x, lengths, batch_first=True).agrees
+    assert compared(lambda x: GRU(x)[0].sign().int()).agrees
 
 
 def test_a_model_that_finds_the_padding_by_its_id_is_not_called_wrong():
-    _, lengths, mask = ragged_batch()
-    embedding, gru = nn.Embedding(50, 4), nn.GRU(4, 6, batch_first=True)
+    embedding = nn.Embedding(50, 4)
     for padding in (0, 1):
-        ids = torch.randint(2, 50, (5, 8)).masked_fill(~mask, padding)
+        ids = torch.randint(2, 50, (5, 8)).masked_fill(~MASK, padding)
 
         def count_lengths(ids, padding=padding):
             n = (ids != padding).sum(1)
             words = pack_padded_sequence(embedding(ids), n, batch_first=True, enforce_sorted=False)
-            return gru(words)[1][-1]
+            return GRU(words)[1][-1]
 
-        comparison = pv.compare(count_lengths, ids, lengths, batch_first=True)
+        comparison = compared(count_lengths, ids)
         assert comparison.agrees is None
         assert "right only if the padding always holds the same value" in comparison.to_text()
-        reading = pv.compare(lambda ids: gru(embedding(ids))[1][-1], ids, lengths, batch_first=True)
+        reading = compared(lambda ids: GRU(embedding(ids))[1][-1], ids)
         assert reading.agrees is False
 
 
 def test_more_padding_counts():
-    x, lengths, mask = ragged_batch()
-    gru = nn.GRU(4, 6, batch_first=True)
 
     def zeroed(x):  # its own padding is always zero, and it is read all the same
-        return gru(x * (torch.arange(x.shape[1]) < lengths[:, None])[..., None])[1]
+        return GRU(x * (torch.arange(x.shape[1]) < LENGTHS[:, None])[..., None])[1]
 
-    comparison = pv.compare(zeroed, x, lengths, batch_first=True)
+    comparison = compared(zeroed)
     assert comparison.agrees is False
     assert "how much padding there is: 5 of 5 sequences (a, b, c, d, e)" in comparison.to_text()
-    fixed = pv.compare(lambda x: gru(x * mask[..., None])[1], x, lengths, batch_first=True)
+    fixed = compared(lambda x: GRU(x * MASK[..., None])[1])
     assert "Not tested: how much padding there is" in fixed.to_text()
 
 
 def test_nothing_is_changed_and_batch_norm_is_named():
-    x, lengths, _ = ragged_batch()
     norm = nn.Sequential(nn.Flatten(0, 1), nn.BatchNorm1d(4), nn.Unflatten(0, (5, -1)))
     before = torch.get_rng_state()
-    pv.compare(lambda x: torch.dropout(x, 0.5, True), x, lengths, batch_first=True)
+    compared(lambda x: torch.dropout(x, 0.5, True))
     assert torch.equal(torch.get_rng_state(), before)
-    comparison = pv.compare(norm, x, lengths, batch_first=True)
+    comparison = compared(norm)
     assert comparison.agrees
     assert "In training, BatchNorm takes" in comparison.to_text()
-    assert "BatchNorm" not in pv.compare(norm.eval(), x, lengths, batch_first=True).to_text()
+    assert "BatchNorm" not in compared(norm.eval()).to_text()
 
 
 MEMORY = torch.zeros(5, 4)
@@ -246,9 +251,8 @@ READING = {
 
 @pytest.mark.parametrize("model", READING.values(), ids=READING)
 def test_what_reads_the_padding_in_odd_ways_is_found(model):
-    _, lengths, _ = ragged_batch()
     x = torch.randn(5, 8, 4)
-    assert pv.compare(model, x, lengths, batch_first=True).agrees is False
+    assert compared(model, x).agrees is False
 
 
 POOLINGS = {
@@ -263,37 +267,125 @@ POOLINGS = {
 @pytest.mark.parametrize("width", [None, 8])
 def test_padding_that_the_model_adds_itself_counts(pooling, width):
     """The lengths stay the same, so only `pad_packed_sequence` can make the output wider."""
-    x, lengths, mask = ragged_batch()
     gru = nn.GRU(4, 6, batch_first=True, bidirectional=True)
 
-    def unpacked(x):
-        packed = pack_padded_sequence(x, lengths, batch_first=True)
-        return pad_packed_sequence(gru(packed)[0], batch_first=True, total_length=width)[0]
-
     def real_mean(x):
-        output = unpacked(x)
-        return output.sum(1) / lengths[:, None]
+        return unpacked(gru, x, width).sum(1) / LENGTHS[:, None]
 
-    assert pv.compare(real_mean, x, lengths, batch_first=True).agrees
-    comparison = pv.compare(lambda x: pooling(unpacked(x)), x, lengths, batch_first=True)
+    assert compared(real_mean).agrees
+    comparison = compared(lambda x: pooling(unpacked(gru, x, width)))
     assert comparison.agrees is False
-    fixed = pv.compare(lambda x: unpacked(x)[mask], x, lengths, batch_first=True)
-    assert fixed.agrees  # this mask fits no wider output
+    fixed = compared(lambda x: unpacked(gru, x, width)[MASK])
+    assert fixed.agrees is None  # this mask fits no wider output
+    assert fixed.summary == (
+        "Nothing depends on the values in the padding, but how much padding there is was not"
+        " tested."
+    )
 
 
 def test_a_model_that_finds_the_padding_by_its_zeros_is_not_called_wrong():
-    x, lengths, mask = ragged_batch()
     weight = nn.Linear(4, 1)
 
     def attend(x):
         scores = weight(x).masked_fill(~x.any(2, keepdim=True), -1e9)
         return (scores.softmax(1) * x).sum(1)
 
-    comparison = pv.compare(attend, x, lengths, batch_first=True)
+    comparison = compared(attend)
     assert comparison.agrees is None
     assert "not on how much padding there is" in comparison.to_text()
-    noisy = torch.where(mask[..., None], x, torch.randn_like(x))
-    assert pv.compare(attend, noisy, lengths, batch_first=True).agrees is False
+    noisy = torch.where(MASK[..., None], X, torch.randn_like(X))
+    assert compared(attend, noisy).agrees is False
+
+
+@pytest.mark.parametrize("pooling", POOLINGS.values(), ids=POOLINGS)
+def test_padding_counts_even_if_each_row_has_some(pooling):
+    x = torch.cat([X, torch.zeros(5, 4, 4)], 1)  # as a tokenizer pads to a fixed width
+    gru = nn.GRU(4, 5, batch_first=True, bidirectional=True)
+
+    def output_of(x):
+        return unpacked(gru, x, x.shape[1])
+
+    assert compared(output_of, x).agrees
+    assert compared(lambda x: pooling(output_of(x)), x).agrees is False
+    twelve = nn.Linear(10, 12)  # as wide as x
+    hidden = compared(lambda x: twelve(pooling(output_of(x))), x)
+    assert not hidden.agrees
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_largest_value_that_the_padding_could_be_is_found(seed):
+    torch.manual_seed(seed)
+    lstm = nn.LSTM(4, 6, batch_first=True)
+    x = 9 * torch.randn(5, 8, 4)
+    assert compared(lambda x: unpacked(lstm, x).amax(1), x).agrees is False
+
+
+def test_targets_of_a_fixed_width_leave_something_untested():
+    tags = torch.randint(0, 6, (5, 8)) * MASK
+
+    def loss(x):
+        scores = unpacked(GRU, x)
+        return nn.functional.cross_entropy(scores.flatten(0, 1), tags.flatten())
+
+    comparison = compared(loss)
+    assert comparison.agrees is None
+    assert "Not tested: how much padding there is" in comparison.to_text()
+
+
+def test_outputs_with_another_number_of_steps_are_not_called_wrong():
+    convolution = nn.Conv1d(4, 8, 2, stride=2)
+
+    def halved(x):
+        return convolution(x.mT).mT, LENGTHS // 2
+
+    for model in (halved, lambda x: GRU(x[:, :-1])[0], lambda x: GRU(x)[0][:, 1:].flatten(0, 1)):
+        assert compared(model).agrees is None
+
+
+@pytest.mark.parametrize("padding", [0.0, -1.0, torch.nan])
+def test_a_model_may_look_for_the_value_of_the_padding(padding):
+    x = torch.rand(5, 8, 4).masked_fill(~MASK[..., None], padding)
+
+    def model(x):
+        real = ~x.isnan() if padding != padding else x != padding
+        n = real.any(2).sum(1)
+        return GRU(pack_padded_sequence(x, n, batch_first=True, enforce_sorted=False))[1][-1]
+
+    assert compared(model, x).agrees is None
+    assert compared(lambda x: GRU(x)[1][-1], x).agrees is False
+
+
+def test_rounding_of_a_value_near_zero_is_no_difference():
+
+    def model(x):
+        return torch.tensor([[0.25, 1e-5 + 5e-10 * (x.shape[1] > 8)]] * 5)
+
+    assert compared(model).agrees
+
+
+def test_what_cannot_be_read_is_not_called_right():
+
+    def policy(x):
+        output, h_n = GRU(x)
+        return output, torch.distributions.Normal(h_n, 1.0)
+
+    comparison = compared(policy)
+    assert comparison.agrees is None
+    assert "[1]  cannot be judged: it is a Normal" in comparison.to_text()
+    assert compared(lambda x: "positive").agrees
+    words = compared(lambda x: f"{GRU(x)[1].sum():.3f}")
+    assert words.agrees is False
+    assert compared(lambda x: x.to_sparse()).agrees
+
+
+class Trainer:
+    """A class that holds a module, and is no module itself."""
+
+    def __init__(self):
+        self.models = {"one": nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(0.5))}
+
+    def step(self, x):
+        return self.models["one"](x)
 
 
 class Method(nn.Module):
@@ -308,25 +400,21 @@ class Method(nn.Module):
 
 
 def test_a_model_that_leaves_out_further_steps_is_not_tested_with_them():
-    x, lengths, _ = ragged_batch()
-    gru = nn.GRU(4, 6, batch_first=True)
-    steps = max(lengths)
-    comparison = pv.compare(lambda x: gru(x[:, :steps])[1][-1], x, lengths, batch_first=True)
+    steps = max(LENGTHS)
+    comparison = compared(lambda x: GRU(x[:, :steps])[1][-1])
     assert comparison.agrees is False
 
 
 def test_unpacking_is_wider_only_where_there_is_padding_and_in_this_thread():
-    x, lengths, _ = ragged_batch()
-    gru = nn.GRU(4, 6, batch_first=True)
 
     def one_by_one(x):
-        rows = [x[b : b + 1, :n] for b, n in enumerate(lengths.tolist())]
+        rows = [x[b : b + 1, :n] for b, n in enumerate(LENGTHS.tolist())]
         packed = [pack_padded_sequence(row, [row.shape[1]], batch_first=True) for row in rows]
-        outputs = [pad_packed_sequence(gru(row)[0], batch_first=True)[0] for row in packed]
+        outputs = [pad_packed_sequence(GRU(row)[0], batch_first=True)[0] for row in packed]
         return torch.cat([output[:, -1] for output in outputs])
 
-    assert pv.compare(one_by_one, x, lengths, batch_first=True).agrees
-    packed = pack_padded_sequence(x, lengths, batch_first=True)
+    assert compared(one_by_one).agrees
+    packed = pack_padded_sequence(X, LENGTHS, batch_first=True)
     with private.UnpackingWider(3), ThreadPoolExecutor() as threads:
         assert pad_packed_sequence(packed)[0].shape[0] == 11
         other = threads.submit(pad_packed_sequence, packed).result()
@@ -334,43 +422,48 @@ def test_unpacking_is_wider_only_where_there_is_padding_and_in_this_thread():
 
 
 def test_functions_whose_modules_cannot_be_reached_are_run_all_the_same():
-    x, lengths, _ = ragged_batch()
     model = nn.Sequential(nn.Dropout(0.5))
-    program = torch.export.export(model.eval(), (x,)).module()
-    assert pv.compare(lambda x: program(x), x, lengths, batch_first=True).agrees
-    assert pv.compare(partial(model.train()), x, lengths, batch_first=True).agrees
+    program = torch.export.export(model.eval(), (X,)).module()
+    fixed = compared(lambda x: program(x))
+    assert fixed.agrees is None  # it takes only eight steps
+    assert not fixed.outputs[0].differing
+    assert compared(partial(model.train())).agrees
 
     def with_a_name(x):
         return x if x is not None else later
 
-    assert pv.compare(with_a_name, x, lengths, batch_first=True).agrees
-    if x is None:
+    assert compared(with_a_name).agrees
+    if X is None:
         later = 1
 
 
 def test_modules_that_a_function_names_are_set_to_eval_mode():
-    x, lengths, _ = ragged_batch()
     norm = nn.BatchNorm1d(8)
-    method = Method()
-    for function, module in ((lambda x: norm(x), norm), (method.encode, method.norm)):
-        comparison = pv.compare(function, x, lengths, batch_first=True)
+    method, trainer = Method(), Trainer()
+    for function, module in (
+        (lambda x: norm(x), norm),
+        (method.encode, method.norm),
+        (partial(method.encode), method.norm),
+        (trainer.step, trainer.models["one"][0]),
+    ):
+        comparison = compared(function)
         assert not module.running_mean.any()
         assert module.training
+        assert not any(output.differing is None for output in comparison.outputs)
         assert "In training, BatchNorm takes" in comparison.to_text()
 
 
 def test_attention_weights_and_as_many_features_as_steps_are_no_obstacle():
-    x, lengths, _ = ragged_batch()
     attention, linear = nn.MultiheadAttention(4, 1, batch_first=True), nn.Linear(4, 8)
 
     def attend(x):
-        return attention(x, x, x, key_padding_mask=torch.arange(x.shape[1]) >= lengths[:, None])
+        return attention(x, x, x, key_padding_mask=torch.arange(x.shape[1]) >= LENGTHS[:, None])
 
     def turned(x):
         return linear(x).transpose(1, 2), torch.complex(x, x).conj()
 
     for model in (attend, turned):
-        assert pv.compare(model, x, lengths, batch_first=True).agrees
+        assert compared(model).agrees
 
 
 class Counter(nn.Module):
@@ -386,7 +479,6 @@ class Counter(nn.Module):
 
 
 def test_buffers_come_back():
-    x, lengths, _ = ragged_batch()
     counter = Counter()
-    pv.compare(counter, x, lengths, batch_first=True)
+    compared(counter)
     assert not counter.state.any()
