@@ -30,8 +30,9 @@ def _parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=words, description=f"{words.capitalize()}.")
 
     _add_show(add("show", "print a batch, padded and packed"))
-    question = "time the model from a forum question, padded and packed, on this machine"
-    add_bench(add("bench", question))
+    add_bench(
+        add("bench", "time the model from a forum question, padded and packed, on this machine")
+    )
     add_study(add("study", "repeat an experiment from the notebooks on this machine"))
     return parser
 
@@ -78,10 +79,16 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
         help="lengths of the sequences, as in 5 3 2; or the path of a text, CSV, JSON or .npy file"
         " with the lengths, or - for standard input",
     )
-    column = "the column of a table, or the key of a JSON object, that has the lengths"
-    parser.add_argument("--column", metavar="NAME", help=column)
-    out = "write to this file; its name must end in .svg, .png, .html or .txt"
-    parser.add_argument("--out", metavar="FILE", help=out)
+    parser.add_argument(
+        "--column",
+        metavar="NAME",
+        help="the column of a table, or the key of a JSON object, that has the lengths",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write to this file; its name must end in .svg, .png, .html or .txt",
+    )
     parser.set_defaults(run=_show)
 
 

@@ -21,6 +21,9 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.validation import at_least, one_of
 
+Groups = list[IntArray]
+"""The indices of the sequences in each group."""
+
 AS_THEY_COME = "as they come"
 SHUFFLED = "shuffled"
 BUCKETED = "bucketed"
@@ -54,7 +57,7 @@ makes an epoch more random."""
 
 def batches(
     lengths: object, batch_size: int, order: str = SHUFFLED, *, window: int = WINDOW, seed: int = 0
-) -> list[IntArray]:
+) -> Groups:
     """Divides a data set into the batches of one epoch.
 
     Args:
@@ -85,13 +88,13 @@ def batches(
     shuffled = random.permutation(n.size)
     if order == SHUFFLED:
         return _cut(shuffled, batch_size)
-    buckets: list[IntArray] = []
+    buckets: Groups = []
     for pool in _cut(shuffled, at_least("window", window) * batch_size):
         buckets += _cut(_longest_first(n, pool), batch_size)
     return [buckets[i] for i in random.permutation(len(buckets))]
 
 
-def split(lengths: object, processes: int, strategy: str = SNAKE) -> list[IntArray]:
+def split(lengths: object, processes: int, strategy: str = SNAKE) -> Groups:
     """Divides the sequences of one batch among processes, longest first.
 
     Args:
@@ -111,7 +114,7 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> list[IntArr
     return _shares(Layout(lengths).lengths, at_least("processes", processes), strategy)
 
 
-def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
+def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> Groups:
     """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
     A model that runs on such a row must keep the sequences in the row apart. Attention needs a mask
@@ -148,10 +151,12 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
         lasts = np.searchsorted(ends, bottoms - 1, "right")
         pairs = zip(firsts, lasts, strict=True)
         return [np.arange(first, last + 1) for first, last in pairs]
-    longest = int(np.argmax(n))
+    longest = np.argmax(n)
     if n[longest] > row_size:
-        problem = f"lengths[{longest}] is {n[longest]}, but row_size is {row_size}"
-        raise ValueError(f"{problem}; increase row_size, or cut the sequence")
+        raise ValueError(
+            f"lengths[{longest}] is {n[longest]}, but row_size is {row_size}; increase row_size, or"
+            " cut the sequence"
+        )
     order = np.arange(n.size)
     if strategy == FIRST_FIT_DECREASING:
         order = _longest_first(n, order)
@@ -202,7 +207,7 @@ def idle(tokens: IntArray) -> float:
     return 1 - float(tokens.sum() / (processes * slowest))
 
 
-def _shares(n: IntArray, processes: int, strategy: str) -> list[IntArray]:
+def _shares(n: IntArray, processes: int, strategy: str) -> Groups:
     """Divides sequences of the lengths `n` as `split` does."""
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(n.size)
@@ -219,5 +224,5 @@ def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:
     return indices[np.argsort(-lengths[indices], kind="stable")]
 
 
-def _cut(indices: IntArray, size: int) -> list[IntArray]:
+def _cut(indices: IntArray, size: int) -> Groups:
     return [indices[start : start + size] for start in range(0, indices.size, size)]

@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+Cuts = tuple[int, ...]
+"""The cuts of a staircase: ascending time steps from 0 to the longest length."""
+
 Line = tuple[int, int, int]
 """A line of the search in `best_cuts`: its cost at step 0, its cost per step, and its index."""
 
@@ -65,12 +68,12 @@ def predict(lengths: Sequence[int], cuts: Sequence[int]) -> Prediction:
     return Prediction(len(stairs), cells, cells - sum(lengths))
 
 
-def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
+def every_cut(lengths: Sequence[int]) -> Cuts:
     """Returns cuts at 0 and at every distinct length, so that no cell is wasted."""
     return tuple(sorted({0, *lengths}))
 
 
-def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> tuple[int, ...]:
+def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> Cuts:
     """Returns the cuts of the cheapest staircase, where a cell costs 1 and a call costs `call`.
 
     The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths
@@ -162,7 +165,7 @@ def _is_above(middle: Line, left: Line, right: Line) -> bool:
     return by_right <= by_middle
 
 
-def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> Cuts:
     """Returns all cuts in order, by following the best beginnings from the last cut to 0."""
     j = len(ends) - 1
     cuts = [ends[j]]

@@ -104,10 +104,12 @@ class Layout:
         if sorted_indices is None:
             order = np.argsort(-n, kind="stable")
         else:
-            order = _packing_order(sorted_indices, n)
-        object.__setattr__(self, "lengths", frozen(n))
-        object.__setattr__(self, "max_len", max_len)
-        object.__setattr__(self, "sorted_indices", frozen(order))
+            order = _permutation(sorted_indices, n.size, "sorted_indices")
+            ranked = n[order]
+            is_longer = np.diff(ranked, prepend=ranked[0]) > 0
+            why = "this sequence is longer than the one before it; put longer sequences first"
+            require_none(order, is_longer, "sorted_indices", why)
+        vars(self).update(lengths=frozen(n), max_len=max_len, sorted_indices=frozen(order))
 
     @classmethod
     def from_packed(cls, packed: Any) -> Layout:
@@ -209,7 +211,7 @@ class Layout:
     @property
     def batch_size(self) -> int:
         """`B`, the number of sequences."""
-        return int(self.lengths.size)
+        return self.lengths.size
 
     @property
     def n_real(self) -> int:
@@ -239,9 +241,7 @@ class Layout:
     @cached_property
     def batch_sizes(self) -> IntArray:
         """`(max(lengths),)` The number of sequences that are still running at each time step."""
-        ends = np.bincount(self.lengths)[1:]  # the number of sequences of length 1, 2, …
-        running = np.cumsum(ends[::-1])[::-1]
-        return frozen(running.copy())  # torch rejects arrays with negative strides
+        return frozen(running_sequences(self.lengths))
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -300,6 +300,13 @@ class Layout:
     @property
     def _key(self) -> tuple[bytes, int, bytes]:
         return self.lengths.tobytes(), self.max_len, self.sorted_indices.tobytes()
+
+
+def running_sequences(lengths: IntArray) -> IntArray:
+    """Returns the number of sequences that are still running at each time step."""
+    ends = np.bincount(lengths)[1:]  # the number of sequences of length 1, 2, …
+    running = np.cumsum(ends[::-1])[::-1]
+    return running.copy()  # torch rejects arrays with negative strides
 
 
 def require_steps(layout: Layout) -> Layout:
@@ -464,15 +471,6 @@ def _permutation(values: object, size: int, name: str) -> IntArray:
     if not np.array_equal(np.sort(order), np.arange(size)):
         each = f"each of 0 … {size - 1} exactly once"
         raise ValueError(f"{name} must contain {each}, got {_excerpt(order)}")
-    return order
-
-
-def _packing_order(sorted_indices: object, lengths: IntArray) -> IntArray:
-    order = _permutation(sorted_indices, lengths.size, "sorted_indices")
-    n = lengths[order]
-    is_longer = np.diff(n, prepend=n[0]) > 0
-    why = "this sequence is longer than the one before it; put longer sequences first"
-    require_none(order, is_longer, "sorted_indices", why)
     return order
 
 

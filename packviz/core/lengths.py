@@ -21,11 +21,11 @@ import numpy as np
 
 from packviz.core import sentences as real
 from packviz.core.layout import IntArray, read_lengths
-from packviz.core.util import warn
+from packviz.core.util import PathLike, warn
 from packviz.core.validation import at_least, kind_of
 
 
-def read(source: str | os.PathLike[str], column: str | None = None) -> list[float]:
+def read(source: PathLike, column: str | None = None) -> list[float]:
     """Reads lengths from a file, or from typed or pasted text.
 
     Args:
@@ -64,8 +64,10 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        advice = "give UTF-8 text or .npy, or read a table with pandas, and pass its column on"
-        raise ValueError(f"cannot read {name} as text: {advice}") from None
+        raise ValueError(
+            f"cannot read {name} as text: give UTF-8 text or .npy, or read a table with pandas, and"
+            " pass its column on"
+        ) from None
     except (ValueError, EOFError) as error:
         reason = str(error)
         if "pickle" in reason:
@@ -101,8 +103,9 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
             column = usual[0]
     if column not in columns:
         if [*columns] == [""]:
-            problem = f"there is no column {column!r}, because no first line names the columns"
-            raise ValueError(problem)
+            raise ValueError(
+                f"there is no column {column!r}, because no first line names the columns"
+            )
         names = ", ".join(map(repr, columns))
         raise ValueError(f"no column is named {column!r}; choose one of the columns {names}")
     entries = columns[column]
@@ -125,8 +128,10 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            advice = "give a list, as in [5, 3, 2], or numbers without brackets"
-            raise ValueError(f"not valid JSON ({error}); {advice}") from None
+            raise ValueError(
+                f"not valid JSON ({error}); give a list, as in [5, 3, 2], or numbers without"
+                " brackets"
+            ) from None
         return value if isinstance(value, dict) else {"": value}
     lines = re.split(r"\r\n?|\n", text)  # str.splitlines would split within fields, too
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
@@ -139,12 +144,15 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
     try:
         names, *rows = filter(None, csv.reader(lines, delimiter=delimiter))
     except csv.Error as error:
-        advice = "close every quotation mark, or give only the column with the lengths"
-        raise ValueError(f"not a valid table ({error}); {advice}") from None
+        raise ValueError(
+            f"not a valid table ({error}); close every quotation mark, or give only the column with"
+            " the lengths"
+        ) from None
     for i, row in enumerate(rows):
         if len(row) != len(names):
-            counts = f"columns: {len(names)}, values: {len(row)}"
-            raise ValueError(f"row {i} needs one value per column ({counts})")
+            raise ValueError(
+                f"row {i} needs one value per column (columns: {len(names)}, values: {len(row)})"
+            )
     return {name.strip(): cells for name, *cells in zip(names, *rows, strict=True)}
 
 
@@ -236,8 +244,10 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     """
     most = min(batch_size, longest)
     if not 1 <= distinct <= most:
-        limits = f"from 1 to {most}, the smaller of batch_size and longest"
-        raise ValueError(f"distinct is {distinct}; give a whole number {limits}")
+        raise ValueError(
+            f"distinct is {distinct}; give a whole number from 1 to {most}, the smaller of"
+            " batch_size and longest"
+        )
     gaps = max(distinct - 1, 1)
     upper = [longest - round(i * (longest - 1) / gaps) for i in range(distinct // 2)]
     middle = [(longest + 1) // 2] * (distinct % 2)

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+PathLike = str | os.PathLike[str]
+"""The path of a file."""
+
 
 class HasText(ABC):
     """A result that can be shown as text."""
@@ -34,7 +37,7 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Sequence[str]) -> str:
+def require_suffix(name: str, path: PathLike, suffixes: Sequence[str]) -> str:
     """Returns the suffix of a path, in lower case.
 
     Raises:
@@ -48,7 +51,7 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Sequence[s
     return suffix
 
 
-def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | bytes]]) -> None:
+def write(path: PathLike, forms: Mapping[str, Callable[[], str | bytes]]) -> None:
     """Writes a file in the format that its suffix indicates.
 
     Args:

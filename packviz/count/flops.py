@@ -169,8 +169,10 @@ class FlopCount(Drawing, HasNumbers):
         if len(self.layouts) > 1:
             cells = sum(layout.n_cells for layout in self.layouts)
             real = sum(layout.n_real for layout in self.layouts)
-            counts = f"{cells:,} cells, {real:,} real, {cells - real:,} padding"
-            batch = f"{len(self.layouts):,} batches: {counts}"
+            batch = (
+                f"{len(self.layouts):,} batches: {cells:,} cells, {real:,} real,"
+                f" {cells - real:,} padding"
+            )
         return f"{self.spec}: {each} per cell. {batch}."
 
     @property
@@ -216,8 +218,11 @@ class FlopCount(Drawing, HasNumbers):
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
         if steps := self.per_step:
-            title = "GEMM FLOPs at each time step, forward"
-            sheets.append(bars.steps(title, steps.packed, steps.padded, theme))
+            sheets.append(
+                bars.steps(
+                    "GEMM FLOPs at each time step, forward", steps.packed, steps.padded, theme
+                )
+            )
         return sheets
 
     @property

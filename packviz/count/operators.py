@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from torch.autograd import graph
 from packviz.ops import private
 
 Result = TypeVar("Result")
-Data: TypeAlias = Mapping[str, Any]
+
 
 _KERNELS = {"slice_backward": 2}  # of operators with more than one
 
@@ -66,7 +66,7 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
         func: Callable[..., object],
         types: object,
         args: Sequence[Any] = (),
-        kwargs: Data | None = None,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> object:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
@@ -133,7 +133,7 @@ def _kind(func: object) -> tuple[str, tuple[tuple[int, str], ...]]:
     return schema.name.partition("::")[2], tuple(writes)
 
 
-def _filled(func: object, args: Sequence[Any], kwargs: Data, result: object) -> int:
+def _filled(func: object, args: Sequence[Any], kwargs: Mapping[str, Any], result: object) -> int:
     """Returns the number of bytes that a call of an operator wrote to."""
     name, writes = _kind(func)
     if writes:

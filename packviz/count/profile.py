@@ -70,8 +70,11 @@ class Tally(Tabled):
         for name, calls, kernels, written in self.by_name():
             share = whole_percent(written / self.bytes)
             rows.append([name, f"{calls:,}", f"{kernels:,}", size(written), share])
-        title = f"{self.kernels:,} kernels write {size(self.bytes)}"
-        return Table(rows, ["operator", "calls", "kernels", "written", "of all"], title)
+        return Table(
+            rows,
+            ["operator", "calls", "kernels", "written", "of all"],
+            f"{self.kernels:,} kernels write {size(self.bytes)}",
+        )
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,14 @@ class Counted(HasText):
         """A sentence that explains where the backward pass comes from."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
-            whole = f"a derivative formula for {self.name}, {self.formula}"
-            return f"torch has {whole}, so there are only {nodes}."
-        parts = f"autograd has recorded its parts in {nodes}"
-        return f"torch has no derivative formula for {self.name}, so {parts}."
+            return (
+                f"torch has a derivative formula for {self.name}, {self.formula}, so there are only"
+                f" {nodes}."
+            )
+        return (
+            f"torch has no derivative formula for {self.name}, so autograd has recorded its parts"
+            f" in {nodes}."
+        )
 
     def to_text(self) -> str:
         """Returns a table with a line for each pass."""
@@ -240,6 +247,6 @@ def _table(*counts: Counted) -> list[str]:
         forward = counted.forward
         rows.append([counted.name, f"{forward.kernels:,}", "", size(forward.bytes)])
         back = counted.backward
-        heading = f"{counted.name}, backward"
-        rows.append([heading, f"{back.kernels:,}", f"{counted.nodes:,}", size(back.bytes)])
+        nodes = f"{counted.nodes:,}"
+        rows.append([f"{counted.name}, backward", f"{back.kernels:,}", nodes, size(back.bytes)])
     return table(rows, "<24>9>8>10")

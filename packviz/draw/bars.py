@@ -18,7 +18,7 @@ from packviz.core.layout import IntArray
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import nice
 from packviz.draw.palette import REAL
-from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, widest, width_of
 from packviz.draw.text import percent, short
 
 Key = Sequence[tuple[str, str]]
@@ -76,7 +76,7 @@ class Bar:
     """
 
     parts: Sequence[tuple[float, str]]
-    label: str = ""
+    label: str
     whisker: tuple[float, float] | None = None
 
     @property
@@ -112,8 +112,8 @@ def rows(
     ground = sheet.colours.ground
     ink = sheet.colours.text
     bars = [bar for group in groups.values() for bar in group.values()]
-    left = 24 + max(map(width_of, chain(*groups.values())), default=0.0)
-    labels = max((width_of(bar.label) for bar in bars), default=0.0)
+    left = 24 + widest(chain(*groups.values()))
+    labels = widest(bar.label for bar in bars)
     longest = max((bar.end for bar in bars), default=0.0) or 1.0
     scale = max(WIDTH - left - 40 - labels, _LEAST) / longest
     crossing = math.nan if line is None else left + line * scale
@@ -247,6 +247,6 @@ def _titled(title: str, theme: str, key: Key) -> tuple[Sheet, float]:
     sheet = Sheet(theme, title)
     y = sheet.title(title) + 8
     if key:
-        sheet.key(4, y - 6, key)
+        sheet.key(y - 6, key)
         y += 20
     return sheet, y

@@ -15,8 +15,8 @@ import numpy as np
 from packviz.draw import text
 from packviz.draw.grid import TOP, Cell, Grid, clip, one_in, real_cells, roomy, stride
 from packviz.draw.palette import sequence_colour
-from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
-from packviz.draw.text import DATA, FEW, PACKED, PADDED, WHOLE, count
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, widest, width_of
+from packviz.draw.text import DATA, PACKED, PADDED, WHOLE, count
 
 # All in px.
 _TALL = 400  # the largest height of a panel of bars
@@ -24,7 +24,7 @@ _SLOPE = 92  # the distance between the panels, where lines show the sort
 _LISTS = 250  # the distance between the panels if the lists of indices are there
 _LENGTH = 41  # the width of the column of lengths
 _BESIDE = 32  # from the lengths to the padded grid
-_NAME = 110  # longer names are cut
+_NAME = 119  # longer names are cut
 _FALL = 58  # from the batch sizes to the data, where lines connect each column to its rows
 _GAP = 6.0  # between the groups of rows of data
 _MARGIN = 26 + width_of("batch_sizes")  # to the left of the steps if this label is there
@@ -69,12 +69,11 @@ class Shown(text.Labelled):
     def name_width(self) -> int:
         """The width, in px, of the longest name of a sequence."""
         rows = range(0, self.layout.batch_size, self.stride)
-        widths = [width_of(self.short_name(b), 13) for b in rows]
-        return int(max(widths)) + 1
+        return int(max(width_of(self.short_name(b), 13, bold=True) for b in rows))
 
     def short_name(self, b: int) -> str:
         """Returns the name of a sequence, shortened if it is long."""
-        return clip(self.name(b), _NAME)
+        return clip(self.name(b), _NAME, 13)
 
     def short_label(self, b: int, t: int, width: float, size: int) -> str:
         """Returns the label of a cell, shortened to the width of the cell in px."""
@@ -82,10 +81,8 @@ class Shown(text.Labelled):
 
     def widest_label(self, size: int) -> float:
         """Returns the width, in px, of the longest label of a cell."""
-        widest = 0.0
-        for b, t in np.ndindex(self.layout.batch_size, self.layout.max_len):
-            widest = max(widest, width_of(self.label(b, t), size, mono=True))
-        return widest
+        cells = np.ndindex(self.layout.batch_size, self.layout.max_len)
+        return widest((self.label(b, t) for b, t in cells), size, mono=True)
 
     def ticks(self, grid: Grid) -> list[int]:
         """Returns the time steps whose numbers and batch sizes fit side by side."""
@@ -102,15 +99,13 @@ class _Data:
         sheet: the sheet that the rows are drawn on.
         wide: the width of a row in px.
         gap: the distance in px between the groups of rows.
-        right: the x-coordinate at which a line of rows ends.
         one_line: whether all rows fit on one line.
     """
 
     shown: Shown
     sheet: Sheet
     wide: float
-    gap: float
-    right: float
+    gap: float = 0.0
     one_line: bool = True
 
 
@@ -126,17 +121,18 @@ def draw(shown: Shown, theme: str) -> Sheet:
     """
     sheet = Sheet(theme, text.summary(shown.layout))
     whole = shown.part == WHOLE
+    parts = text.PARTS if whole else (shown.part,)
     y = 0.0
     grid, steps = _panels(shown, sheet)
     width = 20 + max(540, steps.right, _title_at(steps) + width_of(_STEPS_TITLE))
     data = _data(shown, grid, steps, width)
-    if whole or shown.part == PADDED:
+    if PADDED in parts:
         _draw_padded(shown, grid)
         y = grid.foot + 6
-    if whole or shown.part == PACKED:
+    if PACKED in parts:
         _draw_steps(shown, grid, steps)
         y = steps.foot + 22
-    if whole or shown.part == DATA:
+    if DATA in parts:
         joined = whole and data.one_line
         y = _draw_data(data, y, steps if joined else None)
     if shown.flat and shown.few and data.one_line:
@@ -150,7 +146,7 @@ def draw(shown: Shown, theme: str) -> Sheet:
     if shown.stride > 1 and shown.part != DATA:
         notes.append(one_in(shown.stride, shown.layout.batch_size))
     narrowest = data.wide * shown.layout.batch_sizes.min()
-    if narrowest < 1 and shown.part in (WHOLE, DATA):
+    if narrowest < 1 and DATA in parts:
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
     y = sheet.paragraph(y, notes)
     if whole and shown.few:
@@ -173,11 +169,13 @@ def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
         tall = 28.0
     names = 0
     left = 70.0
+    between = _SLOPE
     if not Grid(sheet, rows, columns, tall=tall).is_low:
         names = shown.name_width
         left = 16 + names + _LENGTH + _BESIDE
-    between = _LISTS if shown.indices and names else _SLOPE
-    # Two grids share a line if their cells can be so narrow, and none is so wide that one is cut.
+        if shown.indices:
+            between = _LISTS
+    # Two grids share a line if their cells can be so narrow that both fit, and no value is cut.
     room = (WIDTH - 20 - left - between - names) / 2 / columns
     alone = (WIDTH - 24 - left) / columns
     if shown.part != WHOLE:
@@ -188,20 +186,22 @@ def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
         if columns <= 10:
             least = 36.0
             size = 13
-        wide = max(least, 8 + shown.widest_label(size))
-        wide = min(wide, 100.0, max(room, min(26.0, alone)))
+        label = shown.widest_label(size)
+        most = max(room, min(26.0, alone))
+        if shown.labels and 4 + label > most:
+            most = alone
+        wide = min(max(least, 8 + label), 100.0, most)
     grid = Grid(sheet, rows, columns, wide, tall, size=size)
     last = shown.layout.batch_sizes.size
     width = columns * wide
     right = left + width
-    if shown.part == PACKED or right + width + _SLOPE > WIDTH:
+    beside = max(right + between + names, 16 + width_of(shown.data_title))
+    if shown.part == PACKED or beside + width > WIDTH:
         top = TOP
         if shown.part == WHOLE:
             top += grid.foot + 14
         grid = replace(grid, left=max(left, _MARGIN))
         return grid, replace(grid, top=top, columns=last)
-    beside = right + between + names
-    beside = max(beside, 16 + width_of(shown.data_title))
     return replace(grid, left=left), replace(grid, left=beside, columns=last)
 
 
@@ -214,17 +214,19 @@ def _data(shown: Shown, padded: Grid, steps: Grid, width: float) -> _Data:
     """Returns the places of the rows of data."""
     real = shown.layout.n_real
     if not shown.few:
-        return _Data(shown, padded.sheet, (width - 8) / real, 0.0, width)
+        return _Data(shown, padded.sheet, (width - 8) / real)
     # Without gaps, a row with the same place in both orders is exactly below itself.
     gap = 0.0 if shown.flat else _GAP
     gaps = gap * (steps.columns - 1)
     line = WIDTH - 4
     wide = max((line - 4 - gaps) / real, 4 + shown.widest_label(12))
     wide = min(padded.wide, wide)
-    if padded.left == steps.left or gaps + real * wide > line:
-        wide = min(padded.wide, line / FEW)
-        return _Data(shown, padded.sheet, wide, _GAP, line, one_line=False)
-    return _Data(shown, padded.sheet, wide, gap, WIDTH)
+    one_line = padded.left != steps.left and gaps + real * wide <= line
+    if not one_line:
+        gap = _GAP
+        # The longest group fits on a line.
+        wide = min(padded.wide, line / max(shown.layout.batch_size, shown.layout.max_len))
+    return _Data(shown, padded.sheet, wide, gap, one_line)
 
 
 # The panels.
@@ -307,7 +309,7 @@ def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> N
     steps.names(names, right=6, size=grid.size)
     if shown.indices:
         sheet.note(grid.right + 14, y, "unsorted_indices")
-        sheet.note(steps.left - 34, y, "sorted_indices", "end")
+        sheet.note(end - 12, y, "sorted_indices", "end")
         start += 28
         end -= 28
     for rank, b in enumerate(order):
@@ -385,7 +387,7 @@ def _draw_groups(data: _Data, y: float, flat: bool) -> list[tuple[float, float, 
         sheet.box(x, y, width, _HIGH, colours.padding, thick=1)
     for i, size in enumerate(sizes):
         right = x + size * data.wide
-        if shown.few and right > data.right:
+        if right > WIDTH - 4 and not data.one_line:
             right = right - x + 4.0
             x = 4.0
             y += 54

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import ROUND, roomy, round_up
 from packviz.draw.palette import METHODS, REAL
-from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, width_of
+from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, widest
 from packviz.draw.text import short
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def spread_labels(heights: Numbers, lowest: float) -> list[float]:
     return placed
 
 
-def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:
+def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str) -> None:
     """Draws a marker. Its `shape` is an SVG path relative to the marked point."""
     x, y = at
     sheet.path(f"M{x} {y}{shape}", fill=fill, stroke=stroke)
@@ -429,8 +429,7 @@ class Sweep(Drawing):
         sheet = Sheet(theme, self.text)
         y = sheet.title(self.title) - 2
         each = WIDTH / self.columns
-        names = chain(*(plot.ends for plot in self.plots))
-        longest = max((width_of(name, 11) for name in names), default=0.0)
+        longest = widest(chain(*(plot.ends for plot in self.plots)), 11)
         wide = each - _LEFT - max(longest + 30, _RIGHT)
         for row in self.rows:
             for i, plot in enumerate(row):

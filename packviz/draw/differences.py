@@ -148,8 +148,8 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
     sheet.place(grids, 0, y + 8)
     y = sheet.height + 4
     others = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
-    x = sheet.key(4, y, others)
+    x = sheet.key(y, others)
     sheet.text(x, y + 10, words)
-    sheet.key(4, y + 20, zip(SHADES, BANDS, strict=True))
+    sheet.key(y + 20, zip(SHADES, BANDS, strict=True))
     sheet.size(max(WIDTH, grids.width), y + 46)
     return sheet

@@ -193,8 +193,7 @@ class Scores(Drawing):
             owners += ["·"] * (self.row_size - len(owners))
             kinds = self._kinds(row, np.arange(self.row_size))
             scores = [" ".join(line) for line in kinds]
-            rows = [list(pair) for pair in zip(owners, scores, strict=True)]
-            lines += table(rows, "  >  <")
+            lines += table([*zip(owners, scores, strict=True)], "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -215,7 +214,7 @@ class Scores(Drawing):
             sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
             self._draw_scores(sheet, row, x, y, side)
             x += side + _STRIP + _GAP
-        sheet.key(4, y + side + 12, self._key(sheet))
+        sheet.key(y + side + 12, self._key(sheet))
         note = "In a grid, each line is a query, and each column is a key."
         if rows > _GRIDS:
             note += f" The grids show the first {_GRIDS} of {rows:,} rows."

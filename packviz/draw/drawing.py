@@ -5,7 +5,6 @@ Notebooks show the picture, and terminals show its text.
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from base64 import b64encode
 from html import escape
@@ -75,7 +74,7 @@ class Drawing(HasText):
             ) from error
         return bytes(cairosvg.svg2png(bytestring=self._file(theme).encode(), scale=2))
 
-    def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
+    def save(self, path: util.PathLike, theme: str = "light") -> None:
         """Writes the picture, or its text, to a file.
 
         Args:

@@ -22,7 +22,7 @@ from packviz.core.util import HasText
 from packviz.draw import theme
 from packviz.draw.curves import COLOURS, DASHES, SYMBOLS, spread_labels
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
-from packviz.draw.sheet import WIDTH, width_of
+from packviz.draw.sheet import WIDTH, widest, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.curves import Curve, Sweep
@@ -166,7 +166,9 @@ class Chart(HasText):
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
         written = self.figure.to_json()
         if theme.is_dark():
-            written = re.sub('(?<=")#[0-9a-f]{6}(?=")', _darker, written)
+            written = re.sub(
+                '(?<=")#[0-9a-f]{6}(?=")', lambda hex: _DARKER.get(hex[0], hex[0]), written
+            )
         return {
             "application/vnd.plotly.v1+json": json.loads(written) | {"config": CONFIG},
             "text/plain": self.to_text(),
@@ -193,9 +195,9 @@ def axes(
     title: str,
     words: str,
     *,
-    x: str = "",
-    y: str = "",
-    panels: Sequence[str] = ("",),
+    x: str,
+    y: str,
+    panels: Sequence[str],
     across: int = 0,
     tall: float = _TALL,
     below: Iterable[str] = (),
@@ -216,7 +218,8 @@ def axes(
     """
     across = across or len(panels)
     down = math.ceil(len(panels) / across)
-    notes = _wrapped(below)
+    columns = int((WIDTH - 24 - _BESIDE) / width_of("x", _SMALL))
+    notes = [part for line in below for part in textwrap.wrap(line, columns)]
     above = _ABOVE if any(panels) else 0
     top = 36 + above
     foot = 8 + 17 * len(notes)
@@ -252,12 +255,6 @@ def axes(
     figure.update_xaxes(title_text=x, showline=True)
     figure.update_yaxes(title_text=y, showgrid=True)
     return Chart(figure, words)
-
-
-def _wrapped(lines: Iterable[str]) -> list[str]:
-    """Returns lines of notes that fit below a chart."""
-    columns = int((WIDTH - 24 - _BESIDE) / width_of("x", _SMALL))
-    return [part for line in lines for part in textwrap.wrap(line, columns)]
 
 
 def times_by_size(sweep: Sweep) -> Chart:
@@ -328,8 +325,7 @@ def _write_names(chart: Chart, sweep: Sweep, panel: int) -> None:
             "yshift": height - moved,
         }
         chart.figure.add_annotation(text=name, **place, **_NAME, **chart.place(panel))
-    names = max((width_of(name, _SMALL) for name in ends), default=0.0)
-    margin = max(chart.figure.layout.margin.r or 0, names + 16)
+    margin = max(chart.figure.layout.margin.r or 0, widest(ends, _SMALL) + 16)
     chart.figure.update_layout(margin_r=round(margin))
 
 
@@ -370,9 +366,3 @@ def _rounded(values: Iterable[Any]) -> list[Any]:
         is_exact = isinstance(value, (str, int))
         rounded.append(value if is_exact else float(f"{value:.3g}"))
     return rounded
-
-
-def _darker(colour: re.Match[str]) -> str:
-    """Returns a colour of the dark theme for one of the light theme."""
-    light: str = colour[0]
-    return _DARKER.get(light, light)

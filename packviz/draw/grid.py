@@ -17,7 +17,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw.palette import REAL, sequence_colour
-from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, width_of
+from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, widest, width_of
 from packviz.draw.text import table
 
 LEFT = 42.0
@@ -250,15 +250,15 @@ class CellTable:
         labels = [*self.heads]
         for cells in self.cells:
             labels += [cell.label for cell in cells]
-        widest = max(width_of(label, mono=True) for label in labels)
-        left = max(LEFT, 18 + max(map(width_of, self.names)))
+        letters = widest(labels, mono=True)
+        left = max(LEFT, 18 + widest(self.names))
         rows = len(self.names)
         columns = len(self.heads)
-        beside = max((width_of(words) for _, words in self.numbers), default=0.0)
+        beside = widest(words for _, words in self.numbers)
         if self.numbers:
             beside = max(beside + 24 + _BAR, width_of(self.margin) + 16)
         room = (WIDTH - 8 - left - beside) / columns
-        wide = self.wide or max(NARROWEST, min(8 + widest, max(4 + widest, room)))
+        wide = self.wide or max(NARROWEST, min(8 + letters, max(4 + letters, room)))
         grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
         sheet.title(self.title)
         grid.heads(self.heads, self.axis)
@@ -291,7 +291,7 @@ class CellTable:
 
 
 def real_cells(
-    layout: Layout, b: int, label: Callable[[int, int], str] | None = None, fill: str = ""
+    layout: Layout, b: int, label: Callable[[int, int], str] | None, fill: str = ""
 ) -> list[Cell]:
     """Returns the real cells of a sequence.
 

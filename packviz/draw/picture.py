@@ -158,9 +158,10 @@ def show(
 
 # A function that returns the values of each sequence, or `None` to show letters.
 _Rows = Callable[[], Iterable[Iterable[object]] | None]
+_Read = tuple[Layout, str, _Rows]
 
 
-def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
+def _read(what: Any, lengths: object, batch_first: bool | None) -> _Read:
     """Returns the layout, the caption and the values of a batch in any form."""
     jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
     if not jagged:
@@ -184,7 +185,16 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout,
         packed_rows = layout.packed_index[layout.mask]
         return layout, caption, lambda: _split(what.data, layout, packed_rows)
     if jagged:
-        return _jagged(what)
+        if what.lengths() is not None:
+            raise ValueError(
+                "x is a nested tensor with holes, as torch.nested.narrow makes them:"
+                " call show(x.contiguous())"
+            )
+        layout = Layout.from_offsets(what.offsets())
+        values = what.values()
+        caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
+        in_order = np.arange(layout.n_real)
+        return layout, caption, lambda: _split(values, layout, in_order)
     if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
@@ -210,7 +220,7 @@ def _is_mask(values: Any) -> bool:
     return values.ndim == 2 and holds_counts and bool(((values == 0) | (values == 1)).all())
 
 
-def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
+def _padded(x: Any, lengths: object, batch_first: bool | None) -> _Read:
     named = order(batch_first)
     if not hasattr(x, "shape"):
         try:
@@ -236,19 +246,6 @@ def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, 
         caption += ". The padding seems to be on the left, but it is drawn on the right;"
         caption += " pv.align(x, lengths, padding_side='right', batch_first=…) moves it"
     return layout, caption, lambda: _single(by_sequence, 2)
-
-
-def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:
-    if nested.lengths() is not None:
-        raise ValueError(
-            "x is a nested tensor with holes, as torch.nested.narrow makes them:"
-            " call show(x.contiguous())"
-        )
-    layout = Layout.from_offsets(nested.offsets())
-    values = nested.values()
-    caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
-    order = np.arange(layout.n_real)
-    return layout, caption, lambda: _split(values, layout, order)
 
 
 def _split(data: object, layout: Layout, order: IntArray) -> list[np.ndarray] | None:

@@ -25,6 +25,7 @@ WIDTH = 700.0
 """The width, in px, that pictures fit in. A wider one would be shown with smaller letters."""
 
 _LETTER = 6.7  # px: an upper bound for the mean width of a character of words at 12 px
+_BOLD = 8.2  # px: the same for bold words, even if the machine has neither Helvetica nor Arial
 
 HATCHED = "hatched"
 """The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
@@ -298,14 +299,14 @@ class Sheet:
                 y += size + 5
         return y
 
-    def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
+    def key(self, y: float, parts: Iterable[tuple[str, str]]) -> float:
         """Draws a key that explains fills, and returns the x-coordinate after the key.
 
         Args:
-            x: the x-coordinate of the key's left edge in px.
             y: the y-coordinate of the key's top edge in px.
             parts: the fills, each with its meaning, as `(fill, words)`.
         """
+        x = 4.0
         for fill, label in parts:
             self.box(x, y, 14, 12, fill)
             self.text(x + 20, y + 10, label)
@@ -317,7 +318,7 @@ class Sheet:
     def layer(self) -> None:
         """Starts a new layer, which is painted over the earlier ones."""
         for look, shapes in self._paths.items():
-            d = _NUMBER.sub(_shortened, "".join(shapes))
+            d = _NUMBER.sub(lambda number: n(float(number[0])), "".join(shapes))
             self._layers.append(f'<path d="{d}"{look}/>')
             if look in self._hatched:
                 hatch = _diagonals(self._hatched[look])
@@ -407,29 +408,32 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
 
 
 def is_code(text: str) -> bool:
-    """Returns whether text is an identifier with an underscore, such as `batch_sizes`."""
-    return "_" in text and text.isidentifier()
+    """Returns whether text is an identifier with an underscore, even if cut, as in `batch_s…`."""
+    return "_" in text and text.removesuffix("…").isidentifier()
 
 
-def width_of(text: str, size: float = 12, mono: bool = False) -> float:
+def width_of(text: str, size: float = 12, mono: bool = False, bold: bool = False) -> float:
     """Returns an upper bound, in px, for the width of text in words, or in letters of one width.
 
     A wide character, such as a Chinese one, counts as two.
     """
-    letter = CHAR if mono or is_code(text) else _LETTER
+    letter = _BOLD if bold else _LETTER
+    if mono or is_code(text):
+        letter = CHAR
     columns = len(text)
     if not text.isascii():
         columns += sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return letter * size / 12 * columns
 
 
+def widest(texts: Iterable[str], size: float = 12, mono: bool = False) -> float:
+    """Returns the greatest `width_of` some texts; 0 if there are none."""
+    return max((width_of(text, size, mono) for text in texts), default=0.0)
+
+
 def n(value: float) -> str:
     """Returns a coordinate as text, with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _shortened(number: re.Match[str]) -> str:
-    return n(float(number[0]))
 
 
 def _escaped(text: str) -> str:

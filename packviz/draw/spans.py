@@ -10,12 +10,10 @@ from typing import Any
 from packviz.draw.curves import MARKERS, Scale, log_ticks, mark
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import LIGHT, METHODS
-from packviz.draw.sheet import WIDTH, Sheet, width_of
+from packviz.draw.sheet import WIDTH, Sheet, widest, width_of
 from packviz.draw.text import table
 
 _ROW = 26.0  # px: from one row to the next
-_DIAMOND = MARKERS["diamond"]
-_CIRCLE = MARKERS["circle"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Spans(Drawing):
 
     title: str
     groups: Mapping[str, Mapping[str, tuple[float, Any]]]
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
 
     def to_text(self) -> str:
         """Returns the title, the multiples, and the notes."""
@@ -61,8 +59,8 @@ class Spans(Drawing):
             labels.append(f"{first:.2f} × the FLOPs, {last.value:.2f} × the time{doubt}")
         marks = log_ticks(min(values), max(values))
         scale = Scale(marks, marks[0], marks[-1], log=True)
-        left = 24 + max(map(width_of, chain(*self.groups.values())), default=0.0)
-        wide = WIDTH - left - 20 - max(map(width_of, labels), default=0.0)
+        left = 24 + widest(chain(*self.groups.values()))
+        wide = WIDTH - left - 20 - widest(labels)
 
         def across(value: float) -> float:
             return left + wide * scale.share(value)
@@ -112,6 +110,6 @@ class Spans(Drawing):
 def _mark(sheet: Sheet, x: float, y: float, *, is_time: bool) -> None:
     """Draws the marker of FLOPs, which is hollow, or of a time."""
     if is_time:
-        mark(sheet, (x, y), _CIRCLE, METHODS["packed"], sheet.colours.line)
+        mark(sheet, (x, y), MARKERS["circle"], METHODS["packed"], sheet.colours.line)
     else:
-        mark(sheet, (x, y), _DIAMOND, sheet.colours.ground, LIGHT.muted)
+        mark(sheet, (x, y), MARKERS["diamond"], sheet.colours.ground, LIGHT.muted)

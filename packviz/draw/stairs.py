@@ -20,7 +20,7 @@ from packviz.draw.text import FEW, Labelled, count, is_few, percent, short, tabl
 _LEFT = 70.0  # the space to the left of the grid
 _TOP = 46.0  # the space above the grid
 _WIDE = 460.0  # the largest width of the grid
-_TALL = 330.0  # the largest height of the grid
+_TALL = 330  # the largest height of the grid
 
 _COLOUR = len(COLOURS) - 1  # of the curves: a colour that no method has
 
@@ -89,7 +89,7 @@ class Stairs(Drawing):
         """
         sheet = Sheet(theme, self.to_text())
         layout = self.layout
-        step = stride(layout.batch_size, int(_TALL))
+        step = stride(layout.batch_size, _TALL)
         order = layout.sorted_indices[::step].tolist()
         muted = sheet.colours.muted
         wide = min(30.0, _WIDE / layout.max_len)
@@ -127,7 +127,7 @@ class Stairs(Drawing):
         sheet.layer()
         y = grid.foot + 24
         real = fill or sequence_colour(0)
-        x = sheet.key(4, y, [(real, "real"), (HATCHED, "padding, computed")])
+        x = sheet.key(y, [(real, "real"), (HATCHED, "padding, computed")])
         sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
         notes = [one_in(step, layout.batch_size)] if step > 1 else []

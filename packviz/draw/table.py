@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ class Tabled(HasText):
         """Returns the table as a `<div>` that needs no style sheet and has the page's colours."""
         return self.table.to_html()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: util.PathLike) -> None:
         """Writes the table to a file whose name ends in `.html` or `.txt`.
 
         Raises:

@@ -29,7 +29,10 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 if TYPE_CHECKING:
     from torch import Tensor
 
+    OfBatch = Callable[[Tensor, list[int]], Tensor]  # a function of a padded batch and its lengths
+
 Lengths = Sequence[int]
+OfLengths = Callable[[list[int]], Iterable[int]]
 
 
 def _not_yet(case: object, hint: str, *drawings: Drawing) -> Verdict:
@@ -53,8 +56,11 @@ def half_padding(lengths: Lengths) -> Verdict:
         hint = "; you need more padding. One long sequence adds padding to every other row."
     if excess > 0:
         hint = "; you need less padding. Shorten the longest sequence, or make another one longer."
-    message = f"{layout.n_padding} of {layout.n_cells} cells are padding{hint}"
-    return Verdict(excess == 0, message, [Picture(layout)])
+    return Verdict(
+        excess == 0,
+        f"{layout.n_padding} of {layout.n_cells} cells are padding{hint}",
+        [Picture(layout)],
+    )
 
 
 @exercise
@@ -77,8 +83,11 @@ def same_scores(
     yours = answer(list(reviews))
     if problem := _shape_problem(yours, alone.shape):
         return Verdict(False, problem)
-    title = "largest score of each review; target: alone"
-    rows = Comparison(title, _short(yours.detach().amax(1)), _short(alone.amax(1)))
+    rows = Comparison(
+        "largest score of each review; target: alone",
+        _short(yours.detach().amax(1)),
+        _short(alone.amax(1)),
+    )
     if _agree(yours, alone):
         return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
     hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
@@ -89,12 +98,13 @@ def same_scores(
             "Each row has the scores of some review, but in another order. With "
             "enforce_sorted=False, h_n is in the order of your reviews."
         )
-    problem = "Not yet: some reviews do not get the scores that they get alone."
-    return Verdict(False, f"{problem} {hint}", [rows])
+    return Verdict(
+        False, f"Not yet: some reviews do not get the scores that they get alone. {hint}", [rows]
+    )
 
 
 @exercise
-def batch_sizes(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
+def batch_sizes(answer: OfLengths) -> Verdict:
     """Checks a function that computes batch sizes from lengths."""
     for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
         yours = answer(list(lengths))
@@ -104,15 +114,18 @@ def batch_sizes(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
             if len(rows.yours) != len(rows.target):
                 hint += " There are as many steps as the longest sequence has."
             return _not_yet(f"lengths {lengths}", hint, show(lengths), rows)
-    equal = "Your batch sizes equal torch's in every case."
-    return Verdict(True, f"{equal} Here are those for lengths {lengths}.", [rows])
+    return Verdict(
+        True,
+        f"Your batch sizes equal torch's in every case. Here are those for lengths {lengths}.",
+        [rows],
+    )
 
 
 # Padded and packed results (pages 03 to 06).
 
 
 @exercise
-def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
+def final_states(answer: OfBatch) -> Verdict:
     """Checks a function that picks the final states of a bidirectional RNN from its output."""
     from torch import arange  # noqa: PLC0415 - torch loads slowly
 
@@ -148,8 +161,11 @@ def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
             if taken[::2] == expected[1::2] and taken[1::2] == forward:
                 hint = "Both states are right. Put the forward half first."
             return _not_yet(f"lengths {lengths}", hint, show(lengths), places)
-    right = "These are the final states of both directions in every case."
-    return Verdict(True, f"{right} Here is the last case.", [places])
+    return Verdict(
+        True,
+        "These are the final states of both directions in every case. Here is the last case.",
+        [places],
+    )
 
 
 def _shape_problem(answer: object, shape: Sequence[int]) -> str:
@@ -172,7 +188,7 @@ def _agree(yours: Tensor, target: Tensor) -> bool:
 
 
 @exercise
-def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
+def masked_mean(answer: OfBatch) -> Verdict:
     """Checks a function that averages each sequence of a padded batch `(B, T, F)`."""
     from torch import arange, stack, tensor  # noqa: PLC0415 - torch loads slowly
 
@@ -197,20 +213,25 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         target = stack([real_means, -real_means], dim=1)
         x = stack([data, -data], dim=2).where(real[..., None], padding)
         yours = answer(x.clone(), list(lengths))
-        title = f"x[:, :, 0], lengths {lengths}"
-        batch = Aligned.of(x[:, :, 0], lengths, title=title, batch_first=True)
+        batch = Aligned.of(
+            x[:, :, 0], lengths, title=f"x[:, :, 0], lengths {lengths}", batch_first=True
+        )
         if problem := _shape_problem(yours, target.shape):
             return Verdict(False, problem, [batch])
-        title = "means of two features, row by row"
-        means = Comparison(title, _short(yours.flatten()), _short(target.flatten()))
+        means = Comparison(
+            "means of two features, row by row", _short(yours.flatten()), _short(target.flatten())
+        )
         if not _agree(yours, target):
             return _not_yet(f"lengths {lengths}", hint, batch, means)
-    right = "This is the mean of the real steps, whatever the padding contains, even NaN."
-    return Verdict(True, right, [batch, means])
+    return Verdict(
+        True,
+        "This is the mean of the real steps, whatever the padding contains, even NaN.",
+        [batch, means],
+    )
 
 
 @exercise
-def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
+def right_padded(answer: OfBatch) -> Verdict:
     """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right."""
     from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
@@ -225,16 +246,18 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
             return Verdict(False, problem)
-        title = f"yours, lengths {lengths}"
-        batch = Aligned.of(yours, lengths, title=title, batch_first=True, like=target)
+        batch = Aligned.of(
+            yours, lengths, title=f"yours, lengths {lengths}", batch_first=True, like=target
+        )
         if not yours.equal(target):
             real = real_mask(lengths, x.shape[1])
             hint = f"Framed cells are wrong. {hint}"
             if yours[real].equal(target[real]):
                 hint = "The data are in their place. Now fill the padding with zeros."
             return _not_yet(f"lengths {lengths}", hint, batch)
-    right = "The padding is on the right, and zeros that are data have moved along."
-    return Verdict(True, right, [batch])
+    return Verdict(
+        True, "The padding is on the right, and zeros that are data have moved along.", [batch]
+    )
 
 
 @exercise
@@ -247,9 +270,6 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     from torch.nn.utils.rnn import pad_sequence  # noqa: PLC0415 - torch loads slowly
 
     pad = functools.partial(pad_sequence, batch_first=True)
-    pad_sequences = "Pad them with 0, with the batch as the first dimension."
-    take_lengths = "Take the lengths before you pad. Here, 0 is also a token, so count no zeros."
-    pad_tags = "Pad the tags with −100, which the loss ignores."
     cases = [
         ([[3, 0, 4], [5, 9]], [[1, 0, 2], [2, 2]]),
         ([[7], [0, 8, 6, 2]], [[1], [0, 2, 1, 1]]),
@@ -260,12 +280,27 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
         yours = answer([*zip(map(tensor, sequences), given_tags, strict=True)])
         parts = yours if isinstance(yours, (tuple, list)) else ()
         if [part.ndim if isinstance(part, Tensor) else 0 for part in parts] != [2, 1, 2]:
-            wanted = "the padded sequences, then their lengths, then the padded tags"
-            return Verdict(False, f"Return three tensors: {wanted}.")
+            return Verdict(
+                False,
+                "Return three tensors: the padded sequences, then their lengths, then the padded"
+                " tags.",
+            )
         targets: list[tuple[str, Sequence[object], str]] = [
-            ("sequences", pad([*map(tensor, sequences)]).tolist(), pad_sequences),
-            ("lengths", lengths, take_lengths),
-            ("tags", pad([*map(tensor, tags)], padding_value=-100).tolist(), pad_tags),
+            (
+                "sequences",
+                pad([*map(tensor, sequences)]).tolist(),
+                "Pad them with 0, with the batch as the first dimension.",
+            ),
+            (
+                "lengths",
+                lengths,
+                "Take the lengths before you pad. Here, 0 is also a token, so count no zeros.",
+            ),
+            (
+                "tags",
+                pad([*map(tensor, tags)], padding_value=-100).tolist(),
+                "Pad the tags with −100, which the loss ignores.",
+            ),
         ]
         for part, (name, target, hint) in zip(parts, targets, strict=True):
             rows = Comparison(name, part.tolist(), target)
@@ -276,8 +311,9 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
                 return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
         if given_tags != tags:
             return Verdict(False, "You have changed the tags that were given. Pad a copy of them.")
-    right = "All three tensors are right, and a loss ignores the padding."
-    return Verdict(True, right, [show(lengths)])
+    return Verdict(
+        True, "All three tensors are right, and a loss ignores the padding.", [show(lengths)]
+    )
 
 
 # FLOPs and bytes (pages 07 and 09).
@@ -300,8 +336,12 @@ def gru_flops(answer: Callable[[int, int, list[int]], float]) -> Verdict:
         answers.append(yours)
         targets.append(count.packed)
         if yours != count.packed:
-            call = f"my_gru_flops{case} is {yours}, not {count.packed}"
-            return Verdict(False, f"Not yet: {call}. {_flops_hint(count, yours)}", [count])
+            hint = _flops_hint(count, yours)
+            return Verdict(
+                False,
+                f"Not yet: my_gru_flops{case} is {yours}, not {count.packed}. {hint}",
+                [count],
+            )
     rows = Comparison("the three cases", answers, targets)
     count = flops(Spec("GRU", 3, 7), [9, 8, 6, 4, 3, 2])
     return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, count])
@@ -320,11 +360,12 @@ def _flops_hint(count: FlopCount, yours: float) -> str:
         "There are two products: this is the one with the input.": n * from_input,
         "There are two products: this is the one with the state.": n * from_state,
     }
-    otherwise = (
-        "A cell costs 2 · 3 · hidden_size for each number of the input and "
-        "of the state; then count the cells."
+    return hint_for(
+        yours,
+        mistakes,
+        "A cell costs 2 · 3 · hidden_size for each number of the input and of the state; then"
+        " count the cells.",
     )
-    return hint_for(yours, mistakes, otherwise)
 
 
 _WRITERS = {
@@ -353,9 +394,8 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
         if yours[asked] != target:
             return _not_yet(repr(asked), _WRITERS[asked])
     by_pad, by_lstm = (", ".join(map(size, counts.values())) for counts in (pad, lstm))
-    message = f"By batch, pad writes {by_pad}; the LSTM writes {by_lstm}."
     rows = Comparison(", ".join(targets), yours.values(), targets.values())
-    return Verdict(True, message, [rows])
+    return Verdict(True, f"By batch, pad writes {by_pad}; the LSTM writes {by_lstm}.", [rows])
 
 
 # Times, staircases and processes (pages 08 and 10 to 12).
@@ -409,13 +449,21 @@ def fair_ratio(answer: Callable[..., float]) -> Verdict:
         ratio = _measured(answer, target, slow)
         yours.append(ratio)
         targets.append(target)
-        title = "b's time as a multiple of a's: quiet, cold, tiring, then seven busy machines"
-        rows = Comparison(title, _short(yours), _short(targets))
+        rows = Comparison(
+            "b's time as a multiple of a's: quiet, cold, tiring, then seven busy machines",
+            _short(yours),
+            _short(targets),
+        )
         if not abs(ratio / target - 1) <= _CLOSE:  # also if the ratio is NaN
-            wrong = f"your ratio is {ratio:.3g}, but b takes {target:g} times as long as a"
-            return Verdict(False, f"Not yet on {name}: {wrong}. {hint}", [rows])
-    right = f"Your ratio is within {_CLOSE:.0%} of the truth on every machine."
-    return Verdict(True, right, [rows])
+            return Verdict(
+                False,
+                f"Not yet on {name}: your ratio is {ratio:.3g}, but b takes {target:g} times as"
+                f" long as a. {hint}",
+                [rows],
+            )
+    return Verdict(
+        True, f"Your ratio is within {_CLOSE:.0%} of the truth on every machine.", [rows]
+    )
 
 
 def _measured(
@@ -453,11 +501,13 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
     best_stairs = Stairs(n, best_cuts(n, call))
     yours = cost(stairs.cuts)
     best = cost(best_stairs.cuts)
-    title = f"rectangles, wasted cells, cost; target: the best with {best_stairs.calls}"
     target = [best_stairs.calls, best_stairs.wasted, best]
-    rows = Comparison(title, [stairs.calls, stairs.wasted, yours], target)
-    cells = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls"
-    total = f"{cells} make {yours}."
+    rows = Comparison(
+        f"rectangles, wasted cells, cost; target: the best with {best_stairs.calls}",
+        [stairs.calls, stairs.wasted, yours],
+        target,
+    )
+    total = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls make {yours}."
     if yours == best:
         return Verdict(True, f"{total} No staircase costs less.", [stairs, rows])
     between = [cut for cut in stairs.cuts[1:] if cut not in n]
@@ -480,12 +530,15 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
     quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
     slow = {"padded": 1.0, "packed": 3.0, "run": 90.0}
     busy = [slow, *quiet[:3], slow]
-    wrong_results = "The fastest method of all gives wrong results."
-    mean = "The machine was busy in two rounds, which spoils a mean. Take the median."
     cases = [
         (quiet, {"padded", "packed", "run"}, "padded", "All three are exact here."),
-        (quiet, {"packed", "run"}, "run", wrong_results),
-        (busy, {"packed", "run"}, "run", mean),
+        (quiet, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
+        (
+            busy,
+            {"packed", "run"},
+            "run",
+            "The machine was busy in two rounds, which spoils a mean. Take the median.",
+        ),
     ]
     chosen = []
     targets = []
@@ -503,8 +556,9 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
                 lines.append(f"{name} {seconds} s")
             given = f"Exact: {', '.join(sorted(exact))}. {'; '.join(lines)}."
             return Verdict(False, f"{given} {hint}", [rows])
-    right = "You chose the fastest exact method every time, even with busy rounds."
-    return Verdict(True, right, [rows])
+    return Verdict(
+        True, "You chose the fastest exact method every time, even with busy rounds.", [rows]
+    )
 
 
 @exercise
@@ -527,8 +581,11 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
                 return Verdict(False, "Only return the loss. The check calls backward() itself.")
             is_number = isinstance(yours, Tensor) and yours.numel() == 1
             if not is_number or not yours.requires_grad:
-                wanted = "Return a tensor with one number, computed from `losses`"
-                return Verdict(False, f"{wanted}, so that backward() can start from it.")
+                return Verdict(
+                    False,
+                    "Return a tensor with one number, computed from `losses`, so that backward()"
+                    " can start from it.",
+                )
             (gradient,) = autograd.grad(yours.reshape(()), losses)
             averaged = gradient / processes  # as DDP averages over the processes
             weights += _percents(averaged.tolist())
@@ -539,8 +596,11 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
         if not rows.agree:
             return _not_yet(f"processes with {tokens} tokens", _weight_hint(weights, tokens), rows)
         examples.append(rows)
-    right = "Every token counts the same, whichever process has it. Here are shares of 6 and 2."
-    return Verdict(True, right, examples[:1])
+    return Verdict(
+        True,
+        "Every token counts the same, whichever process has it. Here are shares of 6 and 2.",
+        examples[:1],
+    )
 
 
 def _percents(shares: Iterable[float]) -> list[str]:
@@ -572,11 +632,12 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
         too_little: _percents([averaged_twice] * total),
         a_sum: _percents([undivided] * total),
     }
-    otherwise = (
-        "Add up the losses, divide by the tokens of all processes, and "
-        "undo the division by the number of processes."
+    return hint_for(
+        weights,
+        mistakes,
+        "Add up the losses, divide by the tokens of all processes, and undo the division by the"
+        " number of processes.",
     )
-    return hint_for(weights, mistakes, otherwise)
 
 
 # Static graphs, documents and silent mistakes (pages 13 to 15).
@@ -616,7 +677,7 @@ _AS_IN_THE_EXAMPLE = {
 
 
 @exercise
-def document_ids(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
+def document_ids(answer: OfLengths) -> Verdict:
     """Checks a function that returns the number of the document to which each flat row belongs."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
         documents = range(len(lengths))
@@ -633,15 +694,17 @@ def document_ids(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
                 by_step: step_by_step,
                 "These are the lengths. Give the document's number.": sizes,
             }
-            otherwise = (
-                "One number per row: 0 for the first lengths[0] rows, 1 for "
-                "the next lengths[1], and so on."
-            )
             as_text = {hint: [str(b) for b in ids] for hint, ids in mistakes.items()}
-            hint = hint_for(rows.yours, as_text, otherwise)
+            hint = hint_for(
+                rows.yours,
+                as_text,
+                "One number per row: 0 for the first lengths[0] rows, 1 for the next lengths[1],"
+                " and so on.",
+            )
             return _not_yet(f"lengths {lengths}", hint, rows)
-    right = "Your ids are right in every case."
-    return Verdict(True, f"{right} Here are those for lengths {lengths}.", [rows])
+    return Verdict(
+        True, f"Your ids are right in every case. Here are those for lengths {lengths}.", [rows]
+    )
 
 
 _SIX = (6, 2, 4, 1, 5, 3)
@@ -682,8 +745,10 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
 
     batches = list(answer)
     if len(batches) != 3:
-        wanted = "Give three batches, each as (x, lengths, batch_first)"
-        return Verdict(False, f"{wanted}; you gave {len(batches)}.")
+        return Verdict(
+            False,
+            f"Give three batches, each as (x, lengths, batch_first); you gave {len(batches)}.",
+        )
     hints = [
         "Look where the zeros lie: along which dimension do they fit the lengths?",
         "At which end of its row does each sequence lie? pv.align moves it.",
@@ -698,5 +763,8 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
         comparison = Comparison(f"batch {i + 1}: the sequences that are packed", sequences, target)
         if not comparison.agree:
             return _not_yet(f"batch {i + 1}", hints[i], picture, comparison)
-    right = "All three give the same six sequences, whole and in order."
-    return Verdict(True, f"{right} Here is the last.", [picture])
+    return Verdict(
+        True,
+        "All three give the same six sequences, whole and in order. Here is the last.",
+        [picture],
+    )

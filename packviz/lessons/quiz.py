@@ -81,8 +81,9 @@ class Quiz(widgets.VBox):
             colour = LIVE.right
         why = escape(self._feedback_to[self.choices.value])
         look = f"{_LINE};border-left:4px solid {colour};padding:2px 10px"
-        words = f'<b style="color:{colour}">{verdict}</b> {why}'
-        self.feedback.value = f'<div style="{look}">{words}</div>'
+        self.feedback.value = (
+            f'<div style="{look}"><b style="color:{colour}">{verdict}</b> {why}</div>'
+        )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         return for_reader({**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()})

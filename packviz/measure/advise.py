@@ -123,8 +123,10 @@ class Advice(HasNumbers):
         ratio = self.timing.ratio(self.recommended, PACKED)
         if ratio.rounds < FEWEST_ROUNDS:
             rounds = count(ratio.rounds, "round")
-            doubt = f"{rounds} cannot show a difference. Give a larger budget."
-            return f"{self.recommended} is the fastest exact method here, but {doubt}"
+            return (
+                f"{self.recommended} is the fastest exact method here, but {rounds} cannot show a"
+                " difference. Give a larger budget."
+            )
         parts = [f"Use {self.recommended}."]
         if ratio.is_clear:
             parts.append(f"It takes {ratio.number} times as long as {PACKED} ({ratio.between}).")
@@ -143,13 +145,14 @@ class Advice(HasNumbers):
         """Returns a row for each measured method: its median time, and its ratio to packing."""
         rows: list[Row] = []
         for name in self.timing.seconds:
-            row: Row = {
-                "method": name,
-                "seconds": self.timing.median(name),
-                "times as long as packing": self.timing.ratio(name, PACKED).value,
-                "exact": name not in self.inexact,
-            }
-            rows.append(row)
+            rows.append(
+                {
+                    "method": name,
+                    "seconds": self.timing.median(name),
+                    "times as long as packing": self.timing.ratio(name, PACKED).value,
+                    "exact": name not in self.inexact,
+                }
+            )
         return rows
 
     def to_text(self) -> str:
@@ -256,8 +259,8 @@ def advise(
     shortest = n.min()
     longest = n.max()
     steps = f"{shortest} to {longest}" if shortest < longest else f"{longest}"
-    sequences = f"{count(n.size, 'sequence')} of {steps} steps"
-    what = f"{rnn}, {which}; {sequences}, in batches of {batch_size}"
+    sequences = count(n.size, "sequence")
+    what = f"{rnn}, {which}; {sequences} of {steps} steps, in batches of {batch_size}"
     is_inexact = shortest < longest and PADDED in kept
     inexact = (PADDED,) if is_inexact else ()
     timing = replace(timing, missing=missing)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from packviz.core.silence import closed
 from packviz.core.system import cpu_name, output, own_version
@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # Windows and Pyodide have no such module
 if TYPE_CHECKING:
     import torch
 
-Data: TypeAlias = Mapping[str, Any]
+Data = Mapping[str, Any]
 """Plain data that JSON can represent."""
 
 ALLOCATOR = (
@@ -246,6 +246,11 @@ def _core_seconds() -> tuple[int, int]:
     return sum(ticks) - idle - waiting, sum(ticks)
 
 
+def on_gpu(place: Data) -> bool:
+    """Returns whether a measurement was made on a GPU, given its provenance."""
+    return str(place.get("device")).startswith("cuda")
+
+
 def overload(place: Data) -> str:
     """Returns a description of the load if it exceeded the number of cores, and otherwise `""`.
 
@@ -272,8 +277,7 @@ def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) 
         rounds: the numbers of rounds, one number for each point.
         each: the provenance of each point, with its load and date, if there are several points.
     """
-    on_gpu = str(place.get("device", "")).startswith("cuda")
-    kind = f"GPU, CUDA {place.get('cuda')}" if on_gpu else "CPU"
+    kind = f"GPU, CUDA {place.get('cuda')}" if on_gpu(place) else "CPU"
     points = [*each] or [place]
     loads = [point["load_average"][0] for point in points if point.get("load_average")]
     busy = [float(point["busy_cores"]) for point in points if "busy_cores" in point]
@@ -348,6 +352,8 @@ def check_device(device: str | torch.device) -> str:
         return str(chosen)
     reason = f"the last GPU here is cuda:{gpus - 1}"
     if not gpus:
-        checks = "check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that torch was built with CUDA"
-        reason = f"torch {torch.__version__} finds no GPU: {checks} (https://pytorch.org)"
+        reason = (
+            f"torch {torch.__version__} finds no GPU: check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and"
+            " that torch was built with CUDA (https://pytorch.org)"
+        )
     raise ValueError(f"device is {device!r}, but {reason}; or choose another device, such as cpu")

@@ -17,15 +17,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from packviz.core.util import require_suffix
+from packviz.core.util import PathLike, require_suffix
 from packviz.measure.machine import Data
 
 try:
     import fcntl
 except ModuleNotFoundError:  # Windows has no such module
     fcntl = None  # type: ignore[assignment]
-
-PathLike = str | os.PathLike[str]
 
 
 def find(name: PathLike) -> Path:
@@ -75,8 +73,9 @@ def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
         ) from None
     expected = f"{kind!r}, version {version!r}"
     if actual != expected:
-        found = f"{name} contains results of {actual}"
-        raise ValueError(f"{found}, not of {expected}; measure into another file")
+        raise ValueError(
+            f"{name} contains results of {actual}, not of {expected}; measure into another file"
+        )
     return head["provenance"], rows
 
 

@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS, log_normal
 from packviz.core.spec import Spec
-from packviz.core.util import HasText, first_line
+from packviz.core.util import HasText, PathLike, first_line
 from packviz.draw.text import table
 from packviz.measure import rows
 from packviz.measure.machine import (
@@ -36,6 +36,7 @@ from packviz.measure.machine import (
     caption,
     check_device,
     is_usual_allocator,
+    on_gpu,
     provenance,
     wait_until_idle,
 )
@@ -206,7 +207,7 @@ class Results(HasText, Generic[P, V]):
         return "\n".join(lines)
 
 
-TimedPoints: TypeAlias = Results[Point, dict[str, Timing]]
+TimedPoints = Results[Point, dict[str, Timing]]
 """The results of a study whose points are an RNN and a batch, with timings by pass."""
 
 
@@ -235,7 +236,7 @@ class Comparison(NamedTuple):
     parameters: Data | None = None
 
 
-Make: TypeAlias = Callable[[], Comparison]
+Make = Callable[[], Comparison]
 """A function that makes a comparison. For child processes, it can be pickled."""
 
 
@@ -292,9 +293,8 @@ def timed(
         with children(partial(_samplers, make, device), [*calls]) as started:
             timing = in_turn(started, rounds, warmup, budget=budget, fewest=fewest)
     else:
-        local = _samplers(lambda: comparison, device)
-        timed_calls = {name: local[name] for name in calls}
-        timing = in_turn(timed_calls, rounds, warmup, budget=budget, fewest=fewest)
+        local = _samplers(lambda: comparison._replace(calls=calls), device)
+        timing = in_turn(local, rounds, warmup, budget=budget, fewest=fewest)
     now = provenance(device)
     place |= {name: now[name] for name in CHANGING if name in now}
     if comparison.parameters:
@@ -342,8 +342,10 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
             if agree:
                 difference[name] = off
             else:
-                share = f"{off:.2g} of the largest value"
-                missing[name] = f"its results differ from those of {reference!r} by {share}"
+                missing[name] = (
+                    f"its results differ from those of {reference!r} by {off:.2g} of the largest"
+                    " value"
+                )
     return difference, missing
 
 
@@ -435,7 +437,7 @@ class Study(Generic[P, V, R]):
 
     def record(
         self,
-        path: rows.PathLike | None,
+        path: PathLike | None,
         points: Sequence[P] = (),
         *,
         device: str | torch.device = "cpu",
@@ -511,7 +513,7 @@ class Study(Generic[P, V, R]):
                 settings.pop(other, None)
         return settings
 
-    def load(self, name: rows.PathLike = "") -> R:
+    def load(self, name: PathLike = "") -> R:
         """Reads a result file.
 
         Args:
@@ -550,7 +552,7 @@ class Study(Generic[P, V, R]):
 
         def order(path: Path) -> tuple[bool, int]:
             place = recorded[path].provenance
-            return _on_gpu(place), place.get("threads", 1)
+            return on_gpu(place), place.get("threads", 1)
 
         paths = sorted(recorded, key=order)
         names = [_machine(recorded[path].provenance) for path in paths]
@@ -563,10 +565,12 @@ class Study(Generic[P, V, R]):
 
         It is empty if a GPU was recorded.
         """
-        if any(_on_gpu(results.provenance) for results in self.recordings().values()):
+        if any(on_gpu(results.provenance) for results in self.recordings().values()):
             return ""
-        why = "because no GPU results have been recorded yet"
-        return f"All times on this page were measured on a CPU, {why}."
+        return (
+            "All times on this page were measured on a CPU, because no GPU results have been"
+            " recorded yet."
+        )
 
 
 @contextmanager
@@ -606,19 +610,15 @@ def _with_progress(points: Iterable[P]) -> Iterator[P]:
             yield point
 
 
-def _on_gpu(place: Data) -> bool:
-    return str(place.get("device")).startswith("cuda")
-
-
 def _machine(place: Data) -> str:
     """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`."""
-    if _on_gpu(place):
+    if on_gpu(place):
         return "GPU"
     threads = place.get("threads", 1)
     return "CPU" if threads == 1 else f"CPU, {threads} threads"
 
 
-def _require_same(earlier: Data, now: Data, path: rows.PathLike) -> None:
+def _require_same(earlier: Data, now: Data, path: PathLike) -> None:
     """Checks that a file's results were measured under the current conditions.
 
     Raises:

@@ -145,8 +145,9 @@ def _agreement(
         for part, wanted in right.items():
             ours = result[part]
             if ours.shape != wanted.shape:
-                shapes = f"shape {tuple(ours.shape)}, not {tuple(wanted.shape)}"
-                raise ValueError(f"{problem}{part} has {shapes}")
+                raise ValueError(
+                    f"{problem}{part} has shape {tuple(ours.shape)}, not {tuple(wanted.shape)}"
+                )
             error = relative_difference(ours, wanted)
             most = tolerance
             if most is None:

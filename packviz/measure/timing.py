@@ -146,7 +146,7 @@ class Ratio(HasText):
         high: third quartile.
         rounds: number of rounds.
         interval: confidence interval of `value` (see `median_interval`). It is infinite if there
-            were too few rounds, or if only the quartiles were kept.
+            were too few rounds.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Ratio(HasText):
     low: float
     high: float
     rounds: int
-    interval: tuple[float, float] = (-math.inf, math.inf)
+    interval: tuple[float, float]
 
     @property
     def is_clear(self) -> bool:
@@ -179,10 +179,14 @@ class Ratio(HasText):
             rounds = count(self.rounds, "round")
             return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
-            known = f"{self.number} times as long as {self.to} (95 % interval {self.between})"
-            return f"{self.name} takes {known}"
-        pair = f"no clear difference between {self.name} and {self.to}"
-        return f"{pair}: {self.name} takes {self.between} times as long"
+            return (
+                f"{self.name} takes {self.number} times as long as {self.to}"
+                f" (95 % interval {self.between})"
+            )
+        return (
+            f"no clear difference between {self.name} and {self.to}:"
+            f" {self.name} takes {self.between} times as long"
+        )
 
 
 @dataclass(frozen=True)
@@ -265,8 +269,10 @@ class Timing(HasText):
         usual = statistics.median(factors)
         if usual <= _UNSTEADY:
             return ""
-        where = "even in the middle half of the rounds"
-        return f"{where}, times of the same call differ by a factor of {usual:.2g}"
+        return (
+            "even in the middle half of the rounds, times of the same call differ by a factor of"
+            f" {usual:.2g}"
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -284,8 +290,7 @@ class Timing(HasText):
         for name in self.seconds:
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", no clear difference"
-            quartiles = f"({ratio.low:.3g} to {ratio.high:.3g})"
-            multiple = f"{ratio.value:.3g} {quartiles}{doubt}"
+            multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
             milliseconds = quantities.milliseconds(self.median(name))
             rows.append([name, milliseconds, multiple])
         return rows
@@ -422,9 +427,9 @@ def in_turn(
     rounds: int,
     warmup: int,
     *,
+    budget: float,
+    fewest: int,
     until_narrow: bool = False,
-    budget: float = math.inf,
-    fewest: int = FEWEST_ROUNDS,
 ) -> Timing:
     """Times calls in rounds.
 

@@ -64,6 +64,15 @@ def require_device(name: str, tensor: Tensor, x: Tensor) -> None:
         )
 
 
+def state_shapes(rnn: nn.RNNBase, batch: int) -> list[tuple[int, int, int]]:
+    """Returns the shapes of the states of an RNN: that of `h` and, for an LSTM, that of `c`."""
+    rows = rnn.num_layers * (1 + rnn.bidirectional)
+    shapes = [(rows, batch, rnn.proj_size or rnn.hidden_size)]
+    if rnn.mode == "LSTM":
+        shapes.append((rows, batch, rnn.hidden_size))
+    return shapes
+
+
 def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
     """Checks that an initial state fits the RNN, the batch `x` and the number of sequences.
 
@@ -71,12 +80,10 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
         ValueError: the state does not fit. torch itself may accept, and partly ignore, a state for
             too many sequences.
     """
-    rows = rnn.num_layers * (1 + rnn.bidirectional)
-    expected = [(rows, batch, rnn.proj_size or rnn.hidden_size)]
+    expected = state_shapes(rnn, batch)
     names = "h_0 of shape {}"
     states = [hx]
     if rnn.mode == "LSTM":
-        expected.append((rows, batch, rnn.hidden_size))
         names = "a pair, h_0 of shape {} and c_0 of shape {}"
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
     got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from packviz.core.cuts import best_cuts
+from packviz.core.cuts import Cuts, best_cuts
 from packviz.core.util import HasText
 
 CALL = 200
@@ -33,7 +33,7 @@ class Plan(HasText):
     """
 
     method: str
-    cuts: tuple[int, ...]
+    cuts: Cuts
     reason: str
 
     def to_text(self) -> str:

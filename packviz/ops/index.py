@@ -8,16 +8,16 @@ routes of a batch, and is kept for the next function that handles the batch.
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.weak import WeakIdKeyDictionary
 
-from packviz.core.layout import IntArray
+from packviz.core.layout import IntArray, running_sequences
 from packviz.core.padded import Padded
 from packviz.ops.masks import to_device
 from packviz.ops.private import version
@@ -54,6 +54,7 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
         return torch.split(to_device(joined, device), [len(array) for array in values])
 
 
+@dataclass(eq=False)
 class Route:
     """A gather in each direction, between packed rows `(N, …)` and cells `(n_cells, …)`.
 
@@ -62,10 +63,9 @@ class Route:
         n_cells: number of cells, which is more than `N` if there is padding.
     """
 
-    def __init__(self, rows: Tensor, n_cells: int) -> None:
-        self.rows = rows
-        self.n_cells = n_cells
-        self._cells: Tensor | None = None
+    rows: Tensor
+    n_cells: int
+    _cells: Tensor | None = None
 
     def pack(self, cells: Tensor) -> Tensor:
         """Converts cells `(n_cells, …)` to packed rows `(N, …)`."""
@@ -127,6 +127,7 @@ def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
     return cells
 
 
+@dataclass(eq=False)
 class Index:
     """A ragged batch on one device, and its *routes*: index tensors that select its cells.
 
@@ -144,18 +145,13 @@ class Index:
         n_rows: `N`, the number of real cells.
     """
 
-    def __init__(
-        self,
-        sizes: npt.NDArray[np.int64],
-        lengths: Tensor,
-        order: Tensor | None,
-        device: torch.device,
-    ) -> None:
-        self.sizes = sizes
-        self.lengths = lengths
-        self.order = order
-        self.device = device
-        self.n_rows = int(sizes.sum())
+    sizes: IntArray
+    lengths: Tensor
+    order: Tensor | None
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.n_rows = int(self.sizes.sum())
         self._padded: dict[tuple[int, bool, int], Route] = {}
 
     def padded(self, steps: int, batch_major: bool) -> Route:
@@ -216,8 +212,7 @@ def of_lengths(
     lengths = ranked.clone()
     if order is not None:
         lengths[order] = ranked
-    ends = np.bincount(ranked.numpy())[1:]  # the number of sequences of length 1, 2, …
-    sizes = np.cumsum(ends[::-1])[::-1].copy()
+    sizes = running_sequences(ranked.numpy())
     if not is_moved(order, len(ranked)):
         sorted_indices = None
     return Index(sizes, lengths, sorted_indices, device)
@@ -226,11 +221,14 @@ def of_lengths(
 def of_packed(packed: PackedSequence) -> Index | None:
     """Returns the index of a packed batch, whose `batch_sizes` must never increase.
 
-    An index that was kept is used again. The result is `None` if `unsorted_indices` is not a
-    permutation of the sequences, or is not on the same device as the data.
+    An index that was kept is used again if it is valid. The result is `None` if `unsorted_indices`
+    is not a permutation of the sequences, or is not on the same device as the data.
     """
-    if (index := kept(packed)) is not None:
-        return index
+    if packed.batch_sizes in _kept:
+        index, ranks, versions = _kept[packed.batch_sizes]
+        is_same = index.device == packed.data.device and ranks is packed.unsorted_indices
+        if is_same and versions == _versions(packed):
+            return index
     device = packed.data.device
     ranks = packed.unsorted_indices
     sizes = packed.batch_sizes.numpy().copy()
@@ -246,15 +244,6 @@ def of_packed(packed: PackedSequence) -> Index | None:
     if is_moved(on_cpu, len(on_cpu)):
         order = ranks.argsort()
     return Index(sizes, by_rank[on_cpu], order, device)
-
-
-def kept(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, or `None` if there is no valid one."""
-    if packed.batch_sizes not in _kept:
-        return None
-    index, ranks, versions = _kept[packed.batch_sizes]
-    is_same = index.device == packed.data.device and ranks is packed.unsorted_indices
-    return index if is_same and versions == _versions(packed) else None
 
 
 def keep(index: Index, packed: PackedSequence) -> None:

@@ -183,16 +183,21 @@ def masked_loss(
         raise TypeError(f"batch_first must be passed by name: batch_first={lengths}")
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
     cells: Any = loss
-    weights = None
-    if isinstance(loss, (Tensor, Module, type)) or not callable(loss):
+    name = "loss"
+    is_function = not isinstance(loss, (Tensor, Module, type)) and callable(loss)
+    if is_function:
+        _check_tensors(arguments, lengths)
+        cells = arguments[0]
+        name = "predictions"
+    else:
         require_plain("loss", loss)
         _check_loss(loss, arguments, options)
-        n, read = _fitted(lengths, cells, "loss", batch_first)
-        mask = _mask_like(n, read)
-    else:
-        _check_tensors(arguments, lengths)
-        n, read = _fitted(lengths, arguments[0], "predictions", batch_first)
-        mask = _mask_like(n, read)
+    n, read = _fitted(lengths, cells, name, batch_first)
+    mask = _is_real(n, read.steps)
+    if not read.batch_first:
+        mask = mask.T
+    weights = None
+    if is_function:
         cells, weights = _loss_of_cells(loss, arguments, mask, options)
     total: Tensor = _summed(cells, mask, read, reduction)
     if reduction == "sum":
@@ -209,12 +214,6 @@ def masked_loss(
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
-
-
-def _mask_like(n: Tensor, batch: Padded) -> Tensor:
-    """Returns the mask of a batch in the order of its dimensions."""
-    mask = _is_real(n, batch.steps)
-    return mask if batch.batch_first else mask.T
 
 
 def _summed(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
@@ -411,7 +410,7 @@ def align(
                 " omit source_side"
             )
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
-    require_fitting("padding_value", padding_value, x.dtype)
+    require_padding_value(padding_value, x.dtype)
     width = batch.steps if max_len is None else time_steps(max_len, "max_len")
     if max_len is not None:
         _check(
@@ -477,7 +476,7 @@ def last_output(
 
     Raises:
         TypeError: `output` is not a dense tensor.
-        ValueError: the lengths do not fit `output`.
+        ValueError: the lengths do not fit `output`, or it does not have two directions.
 
     Examples:
         >>> import packviz as pv, torch
@@ -494,6 +493,11 @@ def last_output(
     last = padded_rows(rows, batch.rows(sequence, step), n > 0, 0.0)
     if not bidirectional:
         return last
+    if output.ndim != 3 or output.shape[2] % 2:
+        raise ValueError(
+            f"output has shape {tuple(output.shape)}, and no third dimension with two directions of"
+            " equal size: leave bidirectional out, or give the output of a bidirectional RNN"
+        )
     first = padded_rows(rows, batch.rows(sequence, step * 0), n > 0, 0.0)
     half = output.shape[2] // 2
     return torch.cat([last[:, :half], first[:, half:]], 1)
@@ -506,7 +510,7 @@ def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
     if mask.sum() < 2 or mask.all():
         return
     others = cells[~mask]
-    varies = not is_constant(others) and bool(others.isfinite().all())
+    varies = not is_constant(others) and others.isfinite().all()
     if varies and is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
@@ -626,8 +630,8 @@ def _booleans(mask: object) -> Tensor:
     return values.bool()
 
 
-def require_fitting(name: str, value: Any, dtype: torch.dtype) -> None:
-    """Checks that a tensor of this dtype, if it holds integers or booleans, can hold a number.
+def require_padding_value(value: Any, dtype: torch.dtype) -> None:
+    """Checks that a tensor of this dtype, if it holds integers or booleans, can hold a value.
 
     Raises:
         ValueError: it would become another number.
@@ -644,8 +648,8 @@ def require_fitting(name: str, value: Any, dtype: torch.dtype) -> None:
         high = limits.max
     if not low <= value <= high or value != int(value):
         raise ValueError(
-            f"{name} is {value}, which {dtype} cannot hold: give a whole number from {low} to"
-            f" {high}"
+            f"padding_value is {value}, which {dtype} cannot hold: give a whole number from {low}"
+            f" to {high}"
         )
 
 
@@ -679,7 +683,9 @@ def is_tracing() -> bool:
 
 def _is_readable(n: Tensor) -> bool:
     """Returns whether values can be read: on the CPU, and not compiled, traced or transformed."""
-    if torch.compiler.is_compiling() or is_tracing() or not n.is_cpu or type(n) is not Tensor:
+    if torch.compiler.is_compiling() or is_tracing() or not n.is_cpu:
+        return False
+    if type(n).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # its values are elsewhere
         return False
     try:
         n.data_ptr()

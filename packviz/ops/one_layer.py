@@ -18,7 +18,7 @@ from packviz.core.padded import Padded
 from packviz.ops import rectangles, split
 from packviz.ops.private import is_batched, kernel
 from packviz.ops.rectangles import Grid
-from packviz.ops.torch_kernels import Layer, Tensors, is_fused
+from packviz.ops.torch_kernels import Gradients, Layer, Tensors, is_fused
 
 Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's output, and `h_n` `(D, B, P)` and `c_n` `(D, B, H)` or `None` in the grid's order."""
@@ -41,7 +41,7 @@ class Task(NamedTuple):
     by_step: bool
     source: Padded
     target: Padded
-    padding_value: float = 0.0
+    padding_value: float
 
 
 def run(task: Task, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
@@ -126,7 +126,7 @@ def _backward(
     task: Task,
     inputs: Sequence[Any],
     kept: Tensors,
-    gradients: Sequence[Tensor | None],
+    gradients: Gradients,
     needs_input: bool,
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights."""
@@ -175,7 +175,7 @@ def _backward(
 
 
 def _gradients_again(
-    task: Task, inputs: Sequence[Any], gradients: Sequence[Tensor | None]
+    task: Task, inputs: Sequence[Any], gradients: Gradients
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights, differentiable again."""
     # One input may be computed from another, such as a state from the weights. With views of the

@@ -34,7 +34,7 @@ from packviz.ops.masks import (
     is_tracing,
     lengths_tensor,
     padded_rows,
-    require_fitting,
+    require_padding_value,
     require_width,
     time_steps,
     to_device,
@@ -168,7 +168,7 @@ def unpack_to_length(
         )
     width = time_steps(total_length, "total_length")
     longest = len(packed.batch_sizes)
-    require_fitting("padding_value", padding_value, packed.data.dtype)
+    require_padding_value(padding_value, packed.data.dtype)
     if width < longest and not truncate:
         raise ValueError(
             f"total_length is {width}, but the longest length is {longest}: give at"
@@ -281,8 +281,11 @@ def _pad_packed(
     arguments = sequence, batch_first, padding_value, total_length
     if not isinstance(sequence, PackedSequence):
         return original.pad_packed_sequence(*arguments)
-    _refuse_empty(sequence)
     data, sizes, _, ranks = sequence
+    shape = sizes.shape
+    if len(shape) > 0 and type(shape[0]) is int and shape[0] == 0:  # not a tracer's number
+        # This is torch's error. Older releases crash.
+        raise RuntimeError("batch_sizes can not be empty")
     pays = needs_grad(data)
     if ranks is not None or not data.is_cpu:
         pays = pays or _wants_index(data)
@@ -304,18 +307,11 @@ def _pad_packed(
     if index is None:
         return original.pad_packed_sequence(*arguments)
     cells = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
-    shape = (batch, steps) if is_batch_major else (steps, batch)
-    x = cells.view(*shape, *data.shape[1:])
+    dimensions = (batch, steps) if is_batch_major else (steps, batch)
+    x = cells.view(*dimensions, *data.shape[1:])
     if batch_first != is_batch_major:
         x = x.transpose(0, 1)
     return x, index.lengths.clone()
-
-
-def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error for empty `batch_sizes`, which make older releases crash."""
-    shape = packed.batch_sizes.shape
-    if len(shape) > 0 and type(shape[0]) is int and shape[0] == 0:  # not a tracer's number
-        raise RuntimeError("batch_sizes can not be empty")
 
 
 def _run_uncompiled(function: Callable[..., Result], *arguments: object) -> Result:

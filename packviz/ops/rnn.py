@@ -18,11 +18,16 @@ from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.core.util import warn
 from packviz.core.validation import kind_of
-from packviz.ops.arguments import require_features, require_padded, require_rnn
+from packviz.ops.arguments import (
+    require_features,
+    require_padded,
+    require_rnn,
+    state_shapes,
+)
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
-from packviz.ops.running import State, _as_state, _run, as_tuple
-from packviz.ops.torch_kernels import Tensors, flat_names
+from packviz.ops.running import Method, Outcome, State, _as_state, _run, as_tuple
+from packviz.ops.torch_kernels import Gradients, Tensors, TorchRNN, flat_names
 
 
 class WithLengths(nn.RNNBase):
@@ -32,7 +37,7 @@ class WithLengths(nn.RNNBase):
         method: the method that `pv.run` would use, while nothing is compiled or traced.
     """
 
-    method: str | Sequence[int] = "auto"
+    method: Method = "auto"
     _torch: ClassVar[Any]
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -98,7 +103,12 @@ class WithLengths(nn.RNNBase):
         if lengths is None:
             if total_length is not None or padding_value:
                 raise TypeError("total_length and padding_value need lengths; pass lengths=, too")
-            _refuse_lengths(hx)
+            for state in as_tuple(hx):
+                if not isinstance(state, Tensor) or not state.is_floating_point():
+                    raise TypeError(
+                        "hx must contain only floating-point tensors; pass lengths by name, as in"
+                        " rnn(x, lengths=lengths)"
+                    )
             is_padded = isinstance(input, Tensor) and input.ndim == 3
             if not (is_padded and torch.compiler.is_compiling()):
                 return self._plain(input, hx)
@@ -117,25 +127,24 @@ class WithLengths(nn.RNNBase):
         if torch.compiler.is_compiling():
             width = cast(int, total_length)
             return self._compiled(input, lengths_tensor(lengths), hx, width, padding_value)
-        if not is_tracing():
-            method = self.method
-            return _run(self, input, lengths, hx, method, None, total_length, padding_value)
-        if padding_value and torch.onnx.is_in_onnx_export():
-            raise RuntimeError(
-                "ONNX's legacy exporter ignores padding_value: leave it out, or export with"
-                " dynamo=True"
-            )
-        numbers = lengths_tensor(lengths)
-        return _run(self, input, numbers, hx, "packed", None, total_length, padding_value)
+        if is_tracing():
+            if padding_value and torch.onnx.is_in_onnx_export():
+                raise RuntimeError(
+                    "ONNX's legacy exporter ignores padding_value: leave it out, or export with"
+                    " dynamo=True"
+                )
+            lengths = lengths_tensor(lengths)
+        method = self.method
+        return _run(self, input, lengths, hx, method, None, total_length, padding_value)
 
-    def _plain(self, input: Tensor, hx: State | None = None) -> tuple[Any, State]:
+    def _plain(self, input: Tensor, hx: State | None) -> tuple[Any, State]:
         """Runs torch's own forward, without the hooks, which run around this module's forward."""
         result: tuple[Any, State] = self._torch.forward(self, input, hx)
         return result
 
     def _compiled(
         self, x: Tensor, lengths: Tensor, hx: State | None, width: int, padding_value: float
-    ) -> tuple[Tensor, State]:
+    ) -> Outcome:
         require_features(self, x.shape, self.batch_first)
         weights: Tensors = [getattr(self, name) for name in flat_names(self)]
         states: Tensors = as_tuple(hx)
@@ -143,8 +152,9 @@ class WithLengths(nn.RNNBase):
             return _in_onnx(self, x, lengths, states, weights, width, padding_value)
         device = x.device.type
         if torch.is_autocast_enabled(device):
-            # On a CPU, packed data keep their dtype under autocast.
-            dtype = x.dtype if device == "cpu" else torch.get_autocast_dtype(device)
+            # On a CPU, the packed data of an LSTM or a GRU keep their dtype under autocast.
+            keeps = device == "cpu" and not self.mode.startswith("RNN")
+            dtype = x.dtype if keeps else torch.get_autocast_dtype(device)
             x = x.to(dtype)
             states = [state.to(dtype) for state in states]
             weights = [weight.to(dtype) for weight in weights]
@@ -190,11 +200,13 @@ class LSTM(WithLengths):
     In Python, it runs like `pv.run`, with the method `rnn.method`. It also works under
     `torch.compile(fullgraph=True)`, in `torch.export` with `T` and `B` dynamic, in
     `torch.jit.trace`, and in both ONNX exporters. The new one also keeps `T` and `B` dynamic; it
-    needs torch 2.8 (as does a compiled training step), and does not support projections. A trace
-    refuses empty sequences, and ONNX Runtime may do so. Values on an accelerator and values in a
-    compiled program are not checked before the RNN runs. A compiled program cannot be
-    differentiated twice. Before you load an exported program, import `packviz.ops.rnn`, which
-    defines its operator.
+    needs torch 2.8 (as does a compiled training step) and the module itself, not an exported
+    program, and does not support projections. A trace refuses empty sequences, and ONNX Runtime may
+    do so. While compiling, lengths are a tensor or a list, not an array. Values on an accelerator
+    and values in a compiled program are not checked before the RNN runs. A compiled program cannot
+    be differentiated twice. `torch.jit.script` cannot compile the module, and a `Tracer` of
+    `torch.fx` must treat it as a leaf. Before you load an exported program, import
+    `packviz.ops.rnn`, which defines its operator.
 
     `isinstance(rnn, nn.LSTM)` is False, because `torch.compile` breaks the graph at every instance
     of `nn.LSTM`. So code that looks for `nn.LSTM` overlooks it: initialisation by type, FLOP
@@ -242,7 +254,7 @@ class RNN(WithLengths):
     _torch = nn.RNN
 
 
-def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # it makes a module
+def Ragged(rnn: TorchRNN) -> Any:  # it makes a module
     """Turns torch's RNN into one that takes lengths: the *same object*, whose class changes.
 
     Parameters, hooks, parametrisations and references to the object stay as they are. Afterwards,
@@ -270,16 +282,6 @@ def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # it makes a module
 
 
 _KINDS: dict[str, type[WithLengths]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RNN, "RNN_RELU": RNN}
-
-
-def _refuse_lengths(hx: State | None) -> None:
-    """Raises an error for lengths in place of the initial state."""
-    for state in as_tuple(hx):
-        if not isinstance(state, Tensor) or not state.is_floating_point():
-            raise TypeError(
-                "hx must contain only floating-point tensors; pass lengths by name, as in"
-                " rnn(x, lengths=lengths)"
-            )
 
 
 def _divided(states: Tensors, weights: Tensors, parts: int) -> Sequence[tuple[Tensors, Tensors]]:
@@ -376,7 +378,7 @@ class _Recording:
             lambda: _results(own_x, lengths, own, n_states, *settings)
         )
 
-    def gradients(self, given: Sequence[Tensor | None]) -> list[Tensor]:
+    def gradients(self, given: Gradients) -> list[Tensor]:
         """Returns the gradients of the leaves."""
         results = []
         gradients = []
@@ -439,14 +441,10 @@ def _shapes(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rnn = _with_weights(tensors[n_states:], settings)
     batch = Padded.of(x.shape, rnn.batch_first)._replace(steps=settings[5])
-    directions = 1 + rnn.bidirectional
-    rows = rnn.num_layers * directions
-    size = rnn.proj_size or rnn.hidden_size
-    output = x.new_empty(batch.shape(directions * size))
-    h_n = x.new_empty(rows, batch.batch, size)
-    c_n = x.new_empty(0)
-    if rnn.mode == "LSTM":
-        c_n = x.new_empty(rows, batch.batch, rnn.hidden_size)
+    h_n, *cells = map(x.new_empty, state_shapes(rnn, batch.batch))
+    features = (1 + rnn.bidirectional) * h_n.shape[2]
+    output = x.new_empty(batch.shape(features))
+    c_n = cells[0] if cells else x.new_empty(0)
     return output, h_n, c_n, torch.empty(0)
 
 
@@ -471,7 +469,7 @@ def _gradient_shapes(*arguments: Any) -> list[Tensor]:
     return [torch.empty_like(leaf) for leaf in _leaves(x, tensors, settings)]
 
 
-def _separate(results: Iterable[Tensor], arguments: Sequence[Tensor | None]) -> list[Tensor]:
+def _separate(results: Iterable[Tensor], arguments: Gradients) -> list[Tensor]:
     """Makes results contiguous, and copies those that share memory with another or an argument."""
     seen = {storage(tensor) for tensor in arguments if tensor is not None}
     separate = []
@@ -516,7 +514,7 @@ def _in_onnx(
     weights: Tensors,
     width: int,
     padding_value: float,
-) -> tuple[Tensor, State]:
+) -> Outcome:
     """Runs the RNN with ONNX's own operators, a layer at a time."""
     if rnn.proj_size:
         raise RuntimeError("ONNX has no LSTM with proj_size: export the RNN without a projection")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import numbers
-import operator
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.cuts import best_cuts, every_cut, predict
+from packviz.core.cuts import Cuts, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
@@ -26,6 +25,7 @@ from packviz.ops.arguments import (
     require_padded,
     require_rnn,
     require_states,
+    state_shapes,
 )
 from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import current_stream, falling_sizes, is_at_hand, placed
@@ -39,7 +39,7 @@ from packviz.ops.private import (
     storage,
 )
 from packviz.ops.rectangles import Grid, can_freeze
-from packviz.ops.torch_kernels import Tensors, flat_weights, is_fused, layers
+from packviz.ops.torch_kernels import Tensors, TorchRNN, flat_weights, is_fused, layers
 
 METHODS = ("auto", "packed", "frozen", "split", "staircase")
 
@@ -49,9 +49,12 @@ Method = str | Sequence[int]
 State = Tensor | tuple[Tensor, Tensor]
 """The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair `(L·D, B, P)` and `(L·D, B, H)`."""
 
+Outcome = tuple[Tensor, State]
+"""The padded output of an RNN, and its final state."""
+
 
 def run(
-    rnn: nn.RNN | nn.GRU | nn.LSTM,
+    rnn: TorchRNN,
     x: Tensor | PackedSequence,
     lengths: Lengths | None = None,
     hx: State | None = None,
@@ -59,7 +62,7 @@ def run(
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
-    method: str | Sequence[int] = "auto",
+    method: Method = "auto",
 ) -> tuple[Any, State]:
     """Runs an RNN on a padded batch, and returns what pack → RNN → pad returns, usually sooner.
 
@@ -113,11 +116,12 @@ def run(
     wait for the GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
-    `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
-    itself, so `run` always uses `"packed"` for it. `run` also uses `"packed"` in cases that the
-    other methods don't support: autocast, tracing, `torch.func`, forward-mode differentiation,
-    devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and releases of
-    torch that packviz was not tested on.
+    `torch.func.functional_call` work. (`spectral_norm` takes a step whenever a weight is looked up
+    in training mode, so it takes fewer here than in torch's own call.) A module with hooks or its
+    own `forward` has to be called itself, so `run` always uses `"packed"` for it. `run` also uses
+    `"packed"` in cases that the other methods don't support: autocast, tracing, `torch.func`,
+    forward-mode differentiation, devices other than CPU and CUDA, CUDA graph capture, subclasses of
+    `Tensor`, and releases of torch that packviz was not tested on.
 
     Under `torch.compile`, `run` causes a graph break. As with any call that needs gradients, don't
     modify `x` before the backward pass.
@@ -200,7 +204,7 @@ def _runner() -> Callable[..., tuple[Any, State]]:
 
 
 def plan(
-    rnn: nn.RNN | nn.GRU | nn.LSTM | Spec,
+    rnn: TorchRNN | Spec,
     lengths: Any,
     *,
     training: bool = True,
@@ -234,7 +238,14 @@ def plan(
         reason: a call of oneDNN's fused LSTM takes as long as 200 cells
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
-    kind = None if device is None else _kind_of_device(device)
+    kind = None
+    if device is not None:
+        try:
+            kind = torch.device(device).type
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"device is {device!r}; give a device that torch knows, such as 'cuda'"
+            ) from error
     if kind not in (None, "cpu", "cuda"):
         return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
@@ -248,16 +259,7 @@ def plan(
     return _planned(rnn, _weights(rnn, x), n, training, x, kind)
 
 
-def _kind_of_device(device: Any) -> str:
-    try:
-        return torch.device(device).type
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(
-            f"device is {device!r}; give a device that torch knows, such as 'cuda'"
-        ) from error
-
-
-_uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
+_uncompiled: list[Callable[..., Outcome]] = []
 
 
 class _Batch(NamedTuple):
@@ -305,7 +307,7 @@ def _run(
     x: Any,
     lengths: Any,
     hx: Any,
-    method: Method = "auto",
+    method: Method,
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
@@ -320,26 +322,55 @@ def _run(
             lengths = lengths_tensor(lengths).tolist()
         first = bool(rnn.batch_first if batch_first is None else batch_first)
         return _called(rnn, x, lengths, hx, first, total_length, padding_value)
-    n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
-    width = max(n) if total_length is None else operator.index(total_length)
+    require_rnn(rnn)
+    check_method(method)
+    require_padded(x)
+    require_values("x", x)
+    shape = x.shape
+    batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
+    require_features(rnn, shape, batch_first)
+    whole = lengths_tensor(lengths)
+    if whole.device.type != "cpu":
+        original.pack_padded_sequence(x, whole, batch_first, enforce_sorted=False)  # torch's error
+    n = tuple(whole.tolist())
+    if not n:
+        raise ValueError("lengths is empty; give at least one sequence, and its length")
+    source = Padded.fitting(len(n), shape, batch_first, features=", I")
+    require_width(lengths, source.steps)
+    if min(n) < 0 or max(n) > source.steps:
+        source.require_lengths(np.array(n), reading(shape, batch_first, features=", I"))
+    if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
+        raise TypeError(f"padding_value must be a number, got {padding_value!r}")
+    width = max(n)
+    if total_length is not None:
+        width = at_least("total_length", total_length, width)
+    if hx is not None:
+        require_states(rnn, hx, x, source.batch)
     batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
+    return _by_plan(batch, lengths, method)
+
+
+def _by_plan(batch: _Batch, lengths: object, method: Method) -> Outcome:
+    """Runs a batch with the method that was chosen for it, given the lengths as the caller did."""
+    n = batch.n
     if min(n) < 1:
         return _with_empty(batch, method)
     plan = _decided(batch, method)
-    if batch.weights and x.dtype != batch.weights[0].dtype:
-        rnn.check_input(x, None)  # torch's error
+    if batch.weights and batch.x.dtype != batch.weights[0].dtype:
+        batch.rnn.check_input(batch.x, None)  # torch's error
     if plan.method == "packed":
-        is_usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-        return _packed(batch, lengths if is_usual and lengths.ndim == 1 else list(n))
-    if hx is not None:
+        if isinstance(lengths, Tensor) and lengths.dtype == torch.int64 and lengths.ndim == 1:
+            return _packed(batch, lengths)
+        return _packed(batch, list(n))
+    if batch.hx is not None:
         # The caller's tensor may be a buffer for the next states, or have any strides.
         own_hx = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
         batch = batch._replace(hx=_as_state(own_hx))
     by_step = plan.method == "split"
     if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
-        return _as_it_is(batch) if _is_direct(rnn, batch.weights) else _packed(batch, list(n))
+        return _as_it_is(batch) if _is_direct(batch.rnn, batch.weights) else _packed(batch, list(n))
     cuts = every_cut(n) if by_step else plan.cuts
-    grid = _grid(n, cuts, x.device, current_stream(x.device))
+    grid = _grid(n, cuts, batch.x.device, current_stream(batch.x.device))
     return _through(batch, grid, by_step)
 
 
@@ -368,7 +399,7 @@ def _run_packed(
     return model(packed, hx)
 
 
-def _with_empty(batch: _Batch, method: Method) -> tuple[Tensor, State]:
+def _with_empty(batch: _Batch, method: Method) -> Outcome:
     """Runs a batch with empty sequences.
 
     Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and
@@ -404,7 +435,7 @@ def _decided(batch: _Batch, method: Method) -> Plan:
         leaves = (batch.x, *batch.states, *weights)
         training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
         return _planned(rnn, weights, n, training, batch.x)
-    cuts: tuple[int, ...] = (0, max(n))
+    cuts: Cuts = (0, max(n))
     if method == "staircase":
         cuts = best_cuts(n, CALL)
     elif not isinstance(method, str):
@@ -456,7 +487,7 @@ def _weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-def _packed(batch: _Batch, lengths: Tensor | list[int]) -> tuple[Tensor, State]:
+def _packed(batch: _Batch, lengths: Tensor | list[int]) -> Outcome:
     """Packs the batch, runs the RNN, if possible without its module, and pads the output."""
     rnn, x, _, hx, source, width, padding_value, weights = batch
     first = source.batch_first
@@ -479,7 +510,7 @@ def _called(
     first: bool,
     width: int | None,
     padding_value: float,
-) -> tuple[Tensor, State]:
+) -> Outcome:
     """Packs the batch, calls the module and pads its output."""
     packed = packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
     out, final = getattr(rnn, "_plain", rnn)(packed, hx)
@@ -507,7 +538,7 @@ def _is_direct(rnn: nn.RNNBase, weights: Tensors) -> bool:
 
 def _kernel(
     rnn: nn.RNNBase, weights: Tensors, data: Tensor, hx: State, how: Tensor | bool
-) -> tuple[Tensor, State]:
+) -> Outcome:
     """Calls torch's kernel with the arguments that the module would pass.
 
     `how` is `batch_sizes` for packed data, or `batch_first` for padded data.
@@ -532,14 +563,14 @@ def _selected(states: State, order: Tensor | None) -> State:
 
 def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     """Returns the default initial state."""
-    rows = rnn.num_layers * (2 if rnn.bidirectional else 1)
-    h = like.new_zeros(rows, batch, rnn.proj_size or rnn.hidden_size)
-    if rnn.mode != "LSTM":
+    shape, *of_cells = state_shapes(rnn, batch)
+    h = like.new_zeros(shape)
+    if not of_cells:
         return h
-    return h, like.new_zeros(rows, batch, rnn.hidden_size) if rnn.proj_size else h
+    return h, like.new_zeros(of_cells[0]) if rnn.proj_size else h
 
 
-def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
+def _through(batch: _Batch, grid: Grid, by_step: bool) -> Outcome:
     """Runs all layers in turn."""
     rnn = batch.rnn
     given = [one_layer.selected(state, grid.order) for state in batch.states]
@@ -569,7 +600,7 @@ def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     return out, _selected(final, grid.rank)
 
 
-def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
+def _as_it_is(batch: _Batch) -> Outcome:
     """Runs sequences of equal length with torch's kernel for padded data."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
     time = 1 if source.batch_first else 0
@@ -584,7 +615,7 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
 
 
 @functools.lru_cache(maxsize=4)
-def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device, stream: int) -> Grid:
+def _grid(n: tuple[int, ...], cuts: Cuts, device: torch.device, stream: int) -> Grid:
     """Returns the staircase of a batch, for use on one stream of the device."""
     return Grid(n, cuts, device)
 
@@ -632,40 +663,3 @@ def check_method(method: object) -> None:
             f"method is {method!r}; choose one of {every},"
             " or give the cuts of a staircase as whole numbers"
         )
-
-
-def _checked(
-    rnn: nn.RNNBase,
-    x: Tensor,
-    lengths: Lengths,
-    hx: State | None,
-    batch_first: bool | None,
-    total_length: int | None,
-    padding_value: object,
-    method: Method,
-) -> tuple[tuple[int, ...], Padded]:
-    """Checks that all arguments fit together, and returns the lengths and the dimensions of `x`."""
-    require_rnn(rnn)
-    check_method(method)
-    require_padded(x)
-    require_values("x", x)
-    shape = x.shape
-    batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
-    require_features(rnn, shape, batch_first)
-    whole = lengths_tensor(lengths)
-    if whole.device.type != "cpu":
-        original.pack_padded_sequence(x, whole, batch_first, enforce_sorted=False)  # torch's error
-    n = tuple(whole.tolist())
-    if not n:
-        raise ValueError("lengths is empty; give at least one sequence, and its length")
-    source = Padded.fitting(len(n), shape, batch_first, features=", I")
-    require_width(lengths, source.steps)
-    if min(n) < 0 or max(n) > source.steps:
-        source.require_lengths(np.array(n), reading(shape, batch_first, features=", I"))
-    if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
-        raise TypeError(f"padding_value must be a number, got {padding_value!r}")
-    if total_length is not None:
-        at_least("total_length", total_length, max(n))
-    if hx is not None:
-        require_states(rnn, hx, x, source.batch)
-    return n, source

@@ -141,7 +141,7 @@ class BucketSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         together = self.batch_size * self.num_replicas
         if self.drop_last:
-            return int(self.lengths.size // together)
+            return self.lengths.size // together
         return -(-self.lengths.size // together)
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -33,15 +33,17 @@ def forward(
     """Runs one direction, for `backward`. The cells are those of `Grid.without_waste`."""
     cells = cells.reshape(grid.n_cells, -1)
     biases = weights[2:4] if layer.bias else ()
-    if c is not None:
-        projection = weights[-1] if layer.is_projected else None
-        y, *kept = _lstm(grid, weights, biases, projection, cells, h, c)
-        return [y], kept[0].index_select(0, grid.last), [cells, h, y, c, *kept]
     if layer.mode == "GRU":
         y, *kept = _gru(grid, weights, biases, cells, h)
-    else:
-        y, *kept = _rnn(grid, weights, biases, cells, h, layer.mode == "RNN_RELU")
-    return [y], None, [cells, h, y, *kept]
+        return [y], None, [cells, h, y, *kept]
+    gates = _input_gates(cells, weights[0], biases)
+    of_state = weights[1].t()
+    if c is None:
+        _rnn(grid, gates, of_state, h, layer.mode == "RNN_RELU")
+        return [gates], None, [cells, h, gates]
+    projection = weights[-1] if layer.is_projected else None
+    y, *kept = _lstm(grid, gates, of_state, projection, h, c)
+    return [y], kept[0].index_select(0, grid.last), [cells, h, y, c, *kept]
 
 
 def backward(
@@ -94,20 +96,11 @@ def _along(grid: Grid, *tensors: Tensor) -> list[Any]:
     return list(zip(sizes, *parts, strict=True))
 
 
-def _rnn(
-    grid: Grid,
-    weights: Tensors,
-    biases: Tensors,
-    cells: Tensor,
-    h: Tensor,
-    is_relu: bool,
-) -> list[Tensor]:
-    y = _input_gates(cells, weights[0], biases)
-    of_state = weights[1].t()
+def _rnn(grid: Grid, gates: Tensor, of_state: Tensor, h: Tensor, is_relu: bool) -> None:
+    """Turns the input's share of the gates into the outputs, in place."""
     activate = torch.relu_ if is_relu else torch.tanh_
-    for n, step in _along(grid, y):
+    for n, step in _along(grid, gates):
         h = activate(step.addmm_(h[:n], of_state))
-    return [y]
 
 
 def _rnn_back(
@@ -164,20 +157,17 @@ def _gru_back(
 
 def _lstm(
     grid: Grid,
-    weights: Tensors,
-    biases: Tensors,
+    gates: Tensor,
+    of_state: Tensor,
     projection: Tensor | None,
-    cells: Tensor,
     h: Tensor,
     c: Tensor,
 ) -> list[Tensor]:
     size = c.shape[1]
-    gates = _input_gates(cells, weights[0], biases)
-    states, bent, hidden = gates.new_empty(3, len(cells), size)  # c, tanh(c), o · tanh(c)
-    y = hidden if projection is None else gates.new_empty(len(cells), h.shape[1])
+    states, bent, hidden = gates.new_empty(3, len(gates), size)  # c, tanh(c), o · tanh(c)
+    y = hidden if projection is None else gates.new_empty(len(gates), h.shape[1])
     i, f, n_gate, o = gates.chunk(4, 1)
     both = gates[:, : 2 * size]  # i and f
-    of_state = weights[1].t()
     for n, step, gate, at_c, at_bent, at_hidden, at_i, at_f, at_both, at_n, at_o in _along(
         grid, y, gates, states, bent, hidden, i, f, both, n_gate, o
     ):

@@ -10,8 +10,17 @@ from torch import Tensor, nn
 
 from packviz.ops import private
 
+TorchRNN = nn.RNN | nn.GRU | nn.LSTM
+"""One of torch's three RNNs."""
+
 Tensors = Sequence[Tensor]
 """Several tensors, such as weights, in an order."""
+
+Parts = tuple[tuple[Tensor, ...], ...]
+"""The same tensors in several parts, such as one for each direction."""
+
+Gradients = Sequence[Tensor | None]
+"""The gradients of several tensors; `None` for those that have none."""
 
 
 class Layer(NamedTuple):
@@ -26,7 +35,7 @@ class Layer(NamedTuple):
 
     mode: str
     bias: bool
-    weights: tuple[tuple[Tensor, ...], ...]
+    weights: Parts
 
     @property
     def directions(self) -> int:
@@ -48,12 +57,12 @@ class Layer(NamedTuple):
         """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
-    def holding(self, flat: Tensors) -> tuple[tuple[Tensor, ...], ...]:
+    def holding(self, flat: Tensors) -> Parts:
         """Returns other weights, in the order of `flat`, in the form of `weights`."""
         return _in_parts(flat, len(self.weights[0]))
 
 
-def _in_parts(values: Tensors, size: int) -> tuple[tuple[Tensor, ...], ...]:
+def _in_parts(values: Tensors, size: int) -> Parts:
     return tuple(tuple(values[i : i + size]) for i in range(0, len(values), size))
 
 

@@ -56,27 +56,45 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz bench`."""
     _add_options(parser, required=False)
     add = parser.add_argument
-    setups = "A (no padding), B (triangle), evenly (evenly spread); default: A B"
-    add("--setup", nargs="+", choices=["A", "B", "evenly"], default=["A", "B"], help=setups)
-    methods = "comma-separated, from padded, packed, drop-in, run; default: padded,packed"
-    add("--methods", default="padded,packed", help=methods)
+    add(
+        "--setup",
+        nargs="+",
+        choices=["A", "B", "evenly"],
+        default=["A", "B"],
+        help="A (no padding), B (triangle), evenly (evenly spread); default: A B",
+    )
+    add(
+        "--methods",
+        default="padded,packed",
+        help="comma-separated, from padded, packed, drop-in, run; default: padded,packed",
+    )
     add("--plot", metavar="PICTURE", help="draw the ratios to a .svg or .png file")
     parser.set_defaults(run=_bench)
 
 
 def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
     add = parser.add_argument
-    out = "the file to write; if it exists, measure only what it lacks"
-    add("--out", required=required, metavar="FILE", help=out)
+    add(
+        "--out",
+        required=required,
+        metavar="FILE",
+        help="the file to write; if it exists, measure only what it lacks",
+    )
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     count = _positive(int)
     add("--threads", type=count, default=1, metavar="N", help="torch's CPU threads (default: 1)")
     effort = parser.add_mutually_exclusive_group()
     effort.add_argument("--rounds", type=count, metavar="N", help="timed rounds for each point")
-    budget = "approximate time for each point"
-    effort.add_argument("--budget", type=_positive(float), metavar="SECONDS", help=budget)
-    wait = "longest wait before each point until other programs are idle (default: 0)"
-    add("--wait", type=_positive(float, zero=True), default=0, metavar="SECONDS", help=wait)
+    effort.add_argument(
+        "--budget", type=_positive(float), metavar="SECONDS", help="approximate time for each point"
+    )
+    add(
+        "--wait",
+        type=_positive(float, zero=True),
+        default=0,
+        metavar="SECONDS",
+        help="longest wait before each point until other programs are idle (default: 0)",
+    )
     add("--quick", action="store_true", help="measure a few small points")
     add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
 
@@ -156,13 +174,14 @@ def _record(
     """
     points = [point for point in every if options.only in str(point)]
     if not points:
-        example = str(every[-1])
         raise ValueError(
-            f"no point matches --only {options.only!r}; a point's name looks like {example!r}"
+            f"no point matches --only {options.only!r}; a point's name looks like"
+            f" {str(every[-1])!r}"
         )
-    for name in ("rounds", "budget"):
-        if getattr(options, name) is not None:
-            parameters[name] = getattr(options, name)
+    for name in ("device", "threads", "wait", "rounds", "budget"):
+        value = getattr(options, name)
+        if value is not None:
+            parameters[name] = value
     if options.out:
         require_suffix("--out", options.out, [".json"])
         _require_folder(options.out)
@@ -172,8 +191,7 @@ def _record(
         # torch is imported now, so Ctrl-C need not end the program at once (see __main__).
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        where = {name: getattr(options, name) for name in ("device", "threads", "wait")}
-        return study.record(options.out, points, **where, **parameters)
+        return study.record(options.out, points, **parameters)
     except OSError as error:
         raise ValueError(f"cannot write {options.out}: {error.strerror}") from None
     except ChildError as error:

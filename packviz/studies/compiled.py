@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ _INEXACT = ("padded", "compiled, padded")
 _COMPILED = ("compiled, helpers disabled", "compiled, disabled island")
 """The compiled steps that pack with torch's functions."""
 
-_Hide: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+_Hide = Callable[[Callable[..., Any]], Callable[..., Any]]
 _disabled: _Hide = torch.compiler.disable
 
 
@@ -69,10 +69,9 @@ class _Forecaster(nn.Module):
 class _Packing(_Forecaster):
     """A model that packs and pads in its own `forward`."""
 
-    def __init__(self, features: int, hidden: int, hide: _Hide | None = None) -> None:
+    def __init__(self, features: int, hidden: int, hide: _Hide = lambda function: function) -> None:
         """Makes a model. `hide` hides torch's functions from `torch.compile`."""
         super().__init__(features, hidden)
-        hide = hide or (lambda function: function)
         self.pack = hide(pack_padded_sequence)
         self.pad = hide(pad_packed_sequence)
 
@@ -170,8 +169,10 @@ class CompiledPoint:
     backend: str = ""
 
     def __str__(self) -> str:
-        steps = f"{self.past} steps in and {self.future} out"
-        return f"{self.batch} sequences of up to {steps}, {self.hidden} hidden units"
+        return (
+            f"{self.batch} sequences of up to {self.past} steps in and {self.future} out,"
+            f" {self.hidden} hidden units"
+        )
 
 
 class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
@@ -284,4 +285,3 @@ STUDY = Study(
     parameters={"rounds": 21},
     version=2,
 )
-run, recorded = STUDY.run, STUDY.load

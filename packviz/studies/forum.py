@@ -39,7 +39,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TypeAlias
 
 import numpy as np
 
@@ -100,7 +99,7 @@ Ratios and the finding are relative to padded.
 
 _VERBS = {"ratio": "takes", "memory": "needs"}
 
-_Spread: TypeAlias = tuple[float, float, float]
+_Spread = tuple[float, float, float]
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
@@ -150,14 +149,11 @@ def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Timed
     return recorded
 
 
-def finding(
-    results: TimedPoints, quantity: str, setup: str = "B", methods: Sequence[str] = METHODS[:2]
-) -> str:
+def finding(results: TimedPoints, quantity: str, methods: Sequence[str], setup: str = "B") -> str:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
     largest = measured(results, setup)[-1]
     timing = results.timing(largest)
     first, *others = methods
-    where = f"(training, setup {setup}, {largest.steps} steps)"
     reference = _spread(timing, quantity, first, first)[1]
     parts = [f"{first} {plain(reference)}"] if quantity == "time" else []
     for name in others:
@@ -171,7 +167,7 @@ def finding(
             parts.append(f"{name} {_VERBS[quantity]} {multiple}")
     units = {"time": "ms", "ratio": f"times as long as {first}"}
     unit = units.get(quantity, f"times the memory of {first}")
-    sentence = f"{', '.join(parts)} {unit} {where}"
+    sentence = f"{', '.join(parts)} {unit} (training, setup {setup}, {largest.steps} steps)"
     return sentence[:1].upper() + sentence[1:]
 
 
@@ -208,8 +204,7 @@ def chart(
                 if spreads:
                     curves.append(_curve(spreads, method, which, source))
         guides = _guides(quantity, curves, methods[0])
-        heading = f"{setup} ({SETUPS[setup]}): {label}"
-        plot = Plot(heading, curves[::-1], guides, unit, log=True)
+        plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], guides, unit, log=True)
         plots.append(plot)
         sizes = sorted({size for curve in curves for size in curve.x})
         rows = [["steps", *map(str, sizes)]]
@@ -219,21 +214,21 @@ def chart(
             rows.append([curve.name, *cells])
         lines += ["", f"{plot.title}, {unit}"]
         lines += table(rows)
+    model = f"{MODEL}."
     sources = captions(machines)
-    below = [f"{MODEL}.", *sources]
+    left_out = []
     for results in machines.values():
-        below += [f"✗ {line}" for line in results.left_out]
+        left_out += [f"✗ {line}" for line in results.left_out]
     title = "Nothing was recorded"
     if machines:
         first = next(iter(machines.values()))
-        title = finding(first, quantity, setups[-1], methods)
-    text = "\n".join([title, *lines, "", *below])
+        title = finding(first, quantity, methods, setups[-1])
+    text = "\n".join([title, *lines, "", model, *sources, *left_out])
     whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
-    below.append(f"Filled marks: training. Hollow marks: forward.{whiskers}")
+    marks = f"Filled marks: training. Hollow marks: forward.{whiskers}"
     if len(machines) == 1:
-        return Sweep(title, [plots], (), below, text)
-    del below[1 : 1 + len(machines)]  # the key to the dashes has these lines
-    return Sweep(title, [plots], sources, below, text)
+        return Sweep(title, [plots], (), [model, *sources, *left_out, marks], text)
+    return Sweep(title, [plots], sources, [model, *left_out, marks], text)
 
 
 def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
@@ -245,7 +240,7 @@ def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
         curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
     guides = _guides("ratio", curves, methods[0])
     plot = Plot(f"training, times as long as {methods[0]}", curves, guides, "×", log=True)
-    title = finding(results, "ratio", methods=methods)
+    title = finding(results, "ratio", methods)
     notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL}.", *captions({"": results})]
     lines = [title]
     for curve in curves:
@@ -265,9 +260,9 @@ def allocators(names: Sequence[str] = ALLOCATORS) -> str:
             results = STUDY.load(name)
             timing = results.timing(point)
             faults = timing.faults.get("packed")
-            size = f"{point.batch_size} × {point.steps}"
             times = [f"{milliseconds(timing.median(method))} ms" for method in METHODS[:2]]
             count = "not recorded" if faults is None else f"{faults:,}"
+            size = f"{point.batch_size} × {point.steps}"
             lines.append([size, *times, count, results.provenance["allocator"]])
     return "\n".join(table(lines, "<  >  >  >  <"))
 
@@ -296,11 +291,10 @@ def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
 
     Memory is measured once, so its quartiles are equal.
     """
-    nothing = (math.nan,) * 3
     if quantity == "memory":
-        return (timing.memory[method] / 1e6,) * 3 if method in timing.memory else nothing
+        return (timing.memory.get(method, math.nan) / 1e6,) * 3
     if method not in timing.seconds or (quantity == "ratio" and first not in timing.seconds):
-        return nothing
+        return (math.nan,) * 3
     if quantity == "ratio":
         ratio = timing.ratio(method, first)
         return ratio.low, ratio.value, ratio.high

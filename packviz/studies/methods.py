@@ -113,7 +113,7 @@ def packed_faster(results: TimedPoints) -> Spans:
     faster = dict.fromkeys(PASSES, 0)
     groups = {}
     ratios = {each: results.ratio(each, PACKED, PADDED, "forward").value for each in results.points}
-    for point in sorted(ratios, key=lambda each: ratios[each]):
+    for point in sorted(ratios, key=ratios.__getitem__):
         flop_count = flops(point.spec, point.layout, input_grad=True)
         rows = {}
         for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,11 +47,9 @@ def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     return output * mask.unsqueeze(-1), states
 
 
-packed = partial(rnn_calls.packed, in_order=True)
-
 METHODS: dict[str, Method] = {
     "padded": padded,
-    "packed": packed,
+    "packed": partial(rnn_calls.packed, in_order=True),
     "drop-in": partial(rnn_calls.drop_in, in_order=True),
     "run": run,
 }
@@ -81,7 +79,7 @@ class Network(nn.Module):
         return scores.sum(1)
 
 
-Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Tensor, Tensor]
 """Tokens `(B, T)` on a device, lengths `(B,)` on the CPU, and targets `(B,)` on the device."""
 
 

@@ -82,8 +82,10 @@ class Shards(HasText):
 
     def to_text(self) -> str:
         """Returns a table of tokens, steps and gradient errors. The machine does not matter."""
-        sequences = f"{self.layout.batch_size} sequences, {self.layout.n_real:,} tokens"
-        title = f"{sequences}, {len(self.timings)} processes"
+        title = (
+            f"{self.layout.batch_size} sequences, {self.layout.n_real:,} tokens,"
+            f" {len(self.timings)} processes"
+        )
         rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
             own_tokens = " / ".join(map(str, self.tokens(strategy)))
@@ -122,7 +124,7 @@ class Shards(HasText):
             for rank, own in enumerate(tokens):
                 bar = bars.Bar([(own, bars.SOLID)], f"{own:,}")
                 rows[f"{strategy}, rank {rank}"] = bar
-        worst = max(times, key=lambda strategy: times[strategy])
+        worst = max(times, key=times.__getitem__)
         off = whole_percent(self.errors[worst][MEANS])
         title = (
             f"The {worst} split gives one rank {times[worst]:.2g} times the tokens, and a mean of"

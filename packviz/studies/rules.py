@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -139,7 +139,7 @@ class Case:
 
 T = TypeVar("T")
 
-Measured: TypeAlias = Results[Point, Data]
+Measured = Results[Point, Data]
 
 Packs = Callable[[Case], bool]
 """A rule: a function that returns whether to pack a case."""
@@ -273,13 +273,17 @@ def compare(
         for name, packs in tested.items():
             verdicts[f"{prefix}{name}"] = judge(packs, measured)
     best = max(verdicts, key=lambda name: verdicts[name].accuracy)
-    title = f"Where there is a clear difference, this rule is right most often: {best}"
     rows = []
     for name, verdict in verdicts.items():
         counts = (verdict.right, verdict.wrong, verdict.unclear)
         share = whole_percent(verdict.accuracy)
         rows.append([name, *map(str, counts), share, f"{verdict.slowdown:.2f}"])
-    return Table(rows, _HEAD, title, captions(machines))
+    return Table(
+        rows,
+        _HEAD,
+        f"Where there is a clear difference, this rule is right most often: {best}",
+        captions(machines),
+    )
 
 
 def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:

@@ -52,10 +52,12 @@ def picture(results: TimedPoints) -> Spans:
             ratio = results.ratio(point, name(distinct), PADDED)
             times.append(ratio.value)
             rows[f"packed, {distinct} distinct lengths"] = (works[-1], ratio)
-        batch = f"{point.steps} sequences padded to {point.steps} steps"
-        groups[f"{point.spec}, {batch}"] = rows
-    shown = f"{min(times):.2g} to {max(times):.2g} times the time"
-    title = f"Packed training takes {percent(max(works))} of the FLOPs and {shown}"
+        batch = f"{point.spec}, {point.steps} sequences padded to {point.steps} steps"
+        groups[batch] = rows
+    title = (
+        f"Packed training takes {percent(max(works))} of the FLOPs and {min(times):.2g} to"
+        f" {max(times):.2g} times the time"
+    )
     return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 

@@ -181,12 +181,6 @@ def _by_module(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
     return _ragged(rnn)(x, hx, lengths)
 
 
-def _by_operator(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
-    """Runs `Ragged` as a compiler would call it."""
-    on_device = torch.tensor(lengths, device=x.device if len(lengths) % 2 else "cpu")
-    return _ragged(rnn)._compiled(x, on_device, hx, max(lengths), 0.0)
-
-
 _METHODS = {**{method: _run(method) for method in running.METHODS}, "Ragged": _by_module}
 _MODES = ("RNN_tanh", "RNN_relu", "GRU", "LSTM")
 

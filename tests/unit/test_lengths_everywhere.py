@@ -1,7 +1,5 @@
 """Tests that every function accepts the same lengths: any list or array, also of whole floats."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -117,28 +115,17 @@ def test_lengths_are_taken_while_compiling():
             assert torch.equal(yours, wanted)
 
 
-@pytest.mark.parametrize("verb", ["real_mask", "masked_loss", "GRU", "last_output", *METHODS])
-def test_a_mask_is_taken_where_lengths_are(verb):
+TAKES_A_MASK = ["real_mask", "masked_loss", "GRU", "last_output", *METHODS]
+TAKES_A_MASK += ["show", "show alone", "flops", "plan"]
+TAKES_A_MASK += ["compare", "diagnose", "BucketSampler", "split"]
+
+
+@pytest.mark.parametrize("verb", TAKES_A_MASK)
+def test_a_mask_gives_what_its_lengths_give(verb):
     wanted = VERBS[verb]([6, 3, 2, 1])
     mask = pv.real_mask([6, 3, 2, 1])
     for form in (mask, mask.long(), mask.numpy(), mask.numpy().astype(np.uint8)):
-        assert torch.equal(VERBS[verb](form), wanted)
-    with pytest.raises(
-        ValueError, match="row 1 of the mask has padding at time step 0 before real"
-    ):
-        VERBS[verb](mask.flip(1))
-    with pytest.raises(TypeError, match="lengths is a NumPy masked array"):
-        VERBS[verb](np.ma.masked_array([6, 3, 2, 1], mask=[0, 0, 1, 0]))
-
-
-@pytest.mark.parametrize(
-    "verb", ["show", "show alone", "flops", "plan", "compare", "diagnose", "BucketSampler", "split"]
-)
-def test_a_mask_gives_what_its_lengths_give(verb):
-    wanted = str(VERBS[verb]([6, 3, 2, 1]))
-    mask = pv.real_mask([6, 3, 2, 1])
-    for form in (mask, mask.long(), mask.numpy(), mask.numpy().astype(np.uint8)):
-        assert str(VERBS[verb](form)) == wanted
+        np.testing.assert_array_equal(VERBS[verb](form), wanted, strict=True)
     with pytest.raises(
         ValueError, match="row 1 of the mask has padding at time step 0 before real"
     ):
@@ -157,12 +144,10 @@ def test_whole_floats_count(lengths, kind, verb):
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "diagnose"])
-@pytest.mark.parametrize(
-    ("wrong", "why"), [(2.5, "not a whole number"), (float("nan"), "not a whole number")]
-)
-def test_others_are_refused(verb, wrong, why):
+@pytest.mark.parametrize("wrong", [2.5, float("nan")])
+def test_others_are_refused(verb, wrong):
     for make in KINDS.values():
-        with pytest.raises(ValueError, match=re.escape(f"lengths[2] is {wrong}: {why}")):
+        with pytest.raises(ValueError, match=rf"lengths\[2\] is {wrong}: not a whole number"):
             VERBS[verb](make([6.0, 3.0, wrong, 1.0]))
 
 

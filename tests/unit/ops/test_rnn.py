@@ -516,10 +516,11 @@ def test_dropout_between_layers_compiles():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_autocast_gives_the_dtypes_of_torch(dtype):
+def test_autocast_gives_the_dtypes_of_torch(kind, dtype):
     torch._dynamo.reset()
-    rnn = build()
+    rnn = build(kind)
     x, n, _ = batch(rnn, [4, 2])
     compiled = torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
     with torch.autocast("cpu", torch.bfloat16):

@@ -757,17 +757,14 @@ def test_indices_are_kept_for_one_stream(monkeypatch):
     assert first is not other
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("lengths", [[5, 3], [5, 5]])
-def test_a_batch_from_inference_mode_trains(kind, lengths):
-    rnn = kind(3, 4)
+def test_a_batch_from_inference_mode_trains(cell, lengths):
+    batch = case(cell, lengths=lengths)
     with torch.inference_mode():
-        x = torch.randn(5, 2, 3)
-    output, _ = rnn(pack_padded_sequence(x, lengths))
-    expected = torch.autograd.grad(output.data.sum(), [*rnn.parameters()])
-    found = torch.autograd.grad(pv.run(rnn, x, lengths)[0].sum(), [*rnn.parameters()])
-    for ours, theirs in zip(found, expected, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-5)
+        batch.x = batch.x.clone()
+    batch.inputs = [*batch.rnn.parameters()]
+    same(batch.gradients(batch.run()), batch.gradients(batch.expected()), 1e-5)
 
 
 @pytest.mark.parametrize("width", [3, 9])

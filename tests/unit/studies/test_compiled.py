@@ -51,7 +51,7 @@ def test_all_but_the_padded_ones_compute_the_same():
 @habit_since("2.8")
 def test_a_small_run_for_real():
     point = CompiledPoint(batch=2, past=3, future=2, features=2, hidden=3, backend="eager")
-    timing = compiled.run([point], rounds=2).timing(point)
+    timing = compiled.STUDY.run([point], rounds=2).timing(point)
     assert list(timing.seconds) == NAMES
     assert timing.rounds == 2
     assert timing.provenance["parameters"]["backend"] == "eager"
@@ -62,7 +62,7 @@ def test_the_text_and_the_picture_have_a_row_for_each():
     assert "\ncompiled, Ragged              2.33 (2.33 to 2.33)\n" in repr(fake())
     assert "Compiled by eager. Measured on a test (CPU), torch 9, BLAS not recorded" in repr(fake())
     assert (
-        compiled.recorded().timing(CompiledPoint()).provenance["parameters"]["backend"]
+        compiled.STUDY.load().timing(CompiledPoint()).provenance["parameters"]["backend"]
         == "inductor"
     )
     for theme in THEMES:
