@@ -77,7 +77,7 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # - **If your model is slow**, follow [the steps below](#If-your-model-is-slow). Notebooks 07 to 13 explain them.
 # - **If you compile or export a model**, read [13](13_static_graphs.ipynb). If you train transformers, read
 #   [14](14_beyond_rnns.ipynb).
-# - **If you have an error or a wrong result**, search [15](15_error_museum.ipynb).
+# - **If you get an error or a wrong result**, search [15](15_error_museum.ipynb).
 #
 # | notebook | the question it answers | time |
 # |---|---|---|

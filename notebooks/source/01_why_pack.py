@@ -133,8 +133,8 @@ print("h_n:", tuple(h_n.shape), "  scores:", tuple(linear(h_n[0]).shape))
 # LSTM reads 14 cells.
 #
 # For each layer, `h_n` holds each sequence's final state. Ours has one layer, so the scores are `linear(h_n[0])`, one
-# row for each review, in our order. (`c_n` is the LSTM's second vector. It has nothing to do with our review c, and can
-# wait for notebook 03.)
+# row for each review, in our order. (`c_n` holds the LSTM's second vector. It has nothing to do with our review c, and
+# can wait for notebook 03.)
 #
 # Now look again. Packing takes a line of its own, a list of lengths, and an odd `enforce_sorted=False`, which notebook
 # 02 explains. All that, to keep six cells from the LSTM! The model of our case did not bother. It left out the line
@@ -153,7 +153,7 @@ assert not embedding.weight[0].any()
 # ## Who changed the review?
 #
 # The weights stay as they are, and so do the two words of c. Only its company changes: first nobody, then a, d or b,
-# and at last all three. Row a is the mildest company. It has three words, so c gets a single step of padding.
+# and finally all three. Row a is the mildest company. It has three words, so c gets a single step of padding.
 
 # %%
 ask("one step of padding")
@@ -302,7 +302,7 @@ checks.same_scores(my_scores, sequences, embedding, lstm, linear)
 # tell two evils apart, and cure both. Against waste, let similar lengths share a batch. Against a final state that
 # depends on its neighbours, pack.
 #
-# One thing we have put off. The packed `data` has 14 rows. In which order? What packing returns looks so wrong at first
-# sight that people have reported it as a bug.
+# One thing we have put off. The packed `data` has 14 rows. In which order? The result looks so wrong at first sight
+# that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

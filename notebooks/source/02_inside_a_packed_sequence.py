@@ -51,7 +51,7 @@ BatchPanel([3, 5, 2, 4])
 # height of each column: how many sequences have a step t. And that answers the bug report. There is one length for
 # each sequence, and one batch size for each time step. Five steps, five numbers.
 #
-# Does torch agree? We give it the two small sequences of your guess:
+# Does torch agree? We give it the two small sequences from your guess:
 
 # %%
 import torch
@@ -130,8 +130,8 @@ print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 # first `size` rows. `h[size:]` holds the others, and they stay as they are.
 #
 # And one sequence after another? In packed order, the cells of step 1 (`b1`, `d1`, `a1` and `c1`) are rows 4 to 7. In
-# the order a, b, c, d, they would be rows 4, 11, 1 and 9, and an RNN would have to collect them again for each step.
-# (Varlen attention, which [notebook 14](14_beyond_rnns.ipynb) explains, does read a batch in that order.)
+# the order a, b, c, d, they would be rows 4, 11, 1 and 9, and an RNN would have to collect its rows one by one, at
+# every step. (Varlen attention, which [notebook 14](14_beyond_rnns.ipynb) explains, does read a batch in that order.)
 #
 # One thing should worry you, though. The batch has been sorted, and nobody asked you whether you minded.
 
@@ -287,7 +287,7 @@ assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3,
 # - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. If they are on a
 #   GPU, `lengths.cpu()` waits until the GPU has caught up, so keep them on the CPU from the start.
 # - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
-# - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. The RNN or
+# - *What if a length is greater than the width of the tensor?* `pack_padded_sequence` does not complain. The RNN or
 #   `pad_packed_sequence` does, with an unrelated message.
 # - *What if sequences are equally long?* torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
 #   batches of up to 16. `pv.show(lengths)` always keeps it, and `pv.show(packed)` shows torch's own order.

@@ -70,8 +70,8 @@ panel
 # ## Which results are wrong?
 #
 # Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the
-# results differ. `=` means equal up to rounding, and a percentage compares the error with the largest correct value in
-# its row.
+# results differ. `=` means equal up to rounding. A percentage is the error as a share of the largest correct value in
+# the same row.
 
 # %%
 torch.manual_seed(0)
@@ -198,9 +198,9 @@ comparison
 
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
-# 8.9 %, 7.6 %. The error fades. It does not go away. One step of nothing, and we can still measure it at the other end
-# of the row. Row c has three such steps, and at its second word, the error is 64 %. These outputs look like any others,
-# and they become her tags.
+# 8.9 %, 7.6 %. The error fades. It does not go away. One step of nothing, and we can still measure the error at the
+# other end of the row. Row c has three such steps, and at its second word, the error is 64 %. These outputs look like
+# any others, and they become her tags.
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction meets the
 # padding **first**, and carries its state from there into the real steps.
@@ -281,7 +281,7 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 # %% [markdown]
 # One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n` nor
 # the final states of lower layers. And in the reverse direction of a padded row, every state has read padding, so there
-# is nothing to gather. For all these, packing is the simple way.
+# is nothing to gather. For all these, packing is the simple solution.
 #
 # Even after packing, two popular places in `output` mislead. One is `output[:, -1]`, which is padding for all but the
 # longest sequences. The other is the reverse half at `len-1`. In a packed row, this direction *starts* there, so it has

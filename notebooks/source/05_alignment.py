@@ -53,7 +53,7 @@ pv.show(packed, part="packed")
 # Of c, nothing is left but padding.
 #
 # Packing takes the *first* steps of each row, as many as the length says, and here they begin with padding. A row of n
-# tokens in T columns begins with T − n cells of padding. Packing takes n cells, so 2n − T tokens are left, and none at
+# tokens in T columns begins with T − n cells of padding. Packing takes n cells, so 2n − T tokens are left, or none at
 # all if the text fills at most half of the row.
 #
 # Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is

@@ -164,7 +164,7 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 # ## Does it learn?
 #
 # The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
-# in the same batches every time. Then we show them 512 new ones. (The training loop is ordinary, and folded.)
+# in the same batches in every epoch. Then we show them 512 new ones. (The training loop is ordinary, and folded.)
 
 
 # %% jupyter={"source_hidden": true}

@@ -85,7 +85,7 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     print(f"pv.flops {count.padded:6,} padded, {count.packed:6,} packed")
 
 # %% [markdown]
-# A second direction doubles the count of a layer. A second layer reads the output of the first. If there are two
+# A second direction doubles a layer's FLOPs. A second layer reads the output of the first. If there are two
 # directions, that output has twice as many features. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
 # For which lengths would packing save nothing, and for which almost everything? If you run this notebook yourself,
@@ -182,11 +182,11 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 #
 # ## What does the way back cost?
 #
-# For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and
-# one for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. Usually, it
-# takes fewer. An initial state of zeros needs no gradient, so a product is left out for each sequence. (Six products
-# are a larger share of 32 cells than of 54, so packing saves a little more on the way back.) `x` does not need a
-# gradient either, if nothing before the RNN is trained.
+# For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and one
+# for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. Usually, it takes
+# fewer. An initial state of zeros needs no gradient, so a product is left out for each sequence. (Leaving out six
+# products matters more among 32 cells than among 54, so packing saves a little more on the way back.) `x` does not need
+# a gradient either, if nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):

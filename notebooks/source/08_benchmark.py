@@ -167,10 +167,10 @@ forum.chart(machines, "time").chart()
 forum.chart(machines, "memory").chart()
 
 # %% [markdown]
-# Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB, and padded training 773. Half of
-# the cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a
-# packed LSTM on a CPU step by step, and keeps less for each cell than the fused kernel. So a batch that is too large
-# when padded may fit when packed. (The chart counts torch's tensors. How much memory the process holds depends on the
+# Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB, and padded training 773. Half of the
+# cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a packed
+# LSTM on a CPU step by step, and keeps less for each cell than the fused kernel does. So a batch that is too large when
+# padded may fit when packed. (The chart counts torch's tensors. How much memory the process holds depends on the
 # allocator, too.)
 
 # %% tags=["claims"]

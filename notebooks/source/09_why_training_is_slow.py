@@ -171,9 +171,9 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 #
 # ## Would buckets help?
 #
-# A *bucket*, a batch of similar lengths, usually has fewer distinct ones, and that makes pad cheaper. It might help the
-# LSTM, too, because for *equal* lengths, torch 2.13 runs even our packed LSTM in the fused kernel. How equal is equal
-# enough? Take 64 sequences of 65 steps, and shorten *one* of them by *one* step.
+# A *bucket* is a batch of sequences of similar lengths. It usually has fewer distinct lengths, and that makes pad
+# cheaper. It might help the LSTM, too, because for *equal* lengths, torch 2.13 runs even our packed LSTM in the fused
+# kernel. How equal is equal enough? Take 64 sequences of 65 steps, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -238,7 +238,7 @@ assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8"
 # %% [markdown]
 # 4.4 is near enough, and 3.2 is not far off. But 7.8? <!-- recorded --> Notebook 08 showed the place: from 224 to 256
 # steps, the time nearly triples. <!-- recorded --> That is not a curve. It is a cliff, and our two causes grow too
-# smoothly for that. Something else sets in there, and our bytes do not show it.
+# smoothly for that. Something else sets in there, and our byte counts do not show it.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -379,11 +379,11 @@ if platform.libc_ver()[0] == "glibc":
 # the large one, over eight million become 3. Three! And two thirds of the time is gone, 21.9 seconds: 2.7 µs for each
 # fault. <!-- recorded -->
 #
-# Does that explain the cliff? At 256 steps, there are 2.43 million more faults than at 224. At 2.7 µs each, they
-# should cost some 6.5 seconds. And how high is the cliff? From 3.4 to 9.9 seconds: 6.5. <!-- recorded --> (So good a
-# match is partly luck, because the slices grow, too.) Guilty, then. Here is the third cause, and the only one that you
-# can remove without touching your code. The price is memory. Whatever your step needed at its peak, glibc keeps, unless
-# more than 2 GiB are free.
+# Does that explain the cliff? At 256 steps, there are 2.43 million more faults than at 224. At 2.7 µs each, they should
+# cost some 6.5 seconds. And how high is the cliff? From 3.4 to 9.9 seconds: 6.5. <!-- recorded --> (So good a match is
+# partly luck, because the slices grow, too.) Guilty, then. Here is the third cause, and the only one that you can
+# remove without touching your code. The price is memory. glibc keeps whatever your step needed at its peak, unless more
+# than 2 GiB of it is unused.
 #
 # <details><summary>Why two variables? And what of other allocators?</summary>
 #
@@ -392,8 +392,8 @@ if platform.libc_ver()[0] == "glibc":
 # fresh pages, each time.
 #
 # torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It asks for pages of 2 MB
-# (*transparent huge pages*), if Linux allows them, so there are fewer to touch. It helps only if single tensors are
-# much larger than that. In our recording, it brings the large packed step down from 32 to 15 seconds, but the padded
+# (*transparent huge pages*), if Linux allows them, so there are fewer to touch. It helps only if individual tensors are
+# much larger than 2 MB. In our recording, it brings the large packed step down from 32 to 15 seconds, but the padded
 # one up from 0.8 to 1.8. <!-- recorded --> Measure yours.
 #
 # glibc usually keeps tensors under about 128 KiB anyway, so very small batches gain nothing. macOS and Windows have
@@ -415,8 +415,8 @@ if platform.libc_ver()[0] == "glibc":
 #   padded RNN is right, too (notebook 03).
 # - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which avoids the first two causes.
 #
-# In the first chart, the last took less than a fifth of a second instead of eight, with the results of packing. How can
-# that be? [Notebook 10](10_making_packing_pay.ipynb) builds it, piece by piece.
+# In the first chart, this last way took less than a fifth of a second instead of eight seconds, and its results are
+# those of packing. How can that be? [Notebook 10](10_making_packing_pay.ipynb) builds it, piece by piece.
 #
 # <details><summary>What it is not: two more suspects, each with an alibi</summary>
 #

@@ -93,8 +93,8 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 #
 # On a CPU, the packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But why
 # take them one step at a time? `split` takes the rows of all steps in a single call, and its backward pass simply joins
-# their gradients. Here is a whole plain RNN that uses it. Then it meets torch's, on 64 sequences whose lengths again
-# count down.
+# their gradients. Here is a whole plain RNN that uses it. Then we compare it with torch's, on 64 sequences whose
+# lengths again count down.
 
 
 # %%
@@ -175,8 +175,8 @@ panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# At 200 cells a call, 8 rectangles cost 61 % of the padded batch. But all 101, without a single wasted cell, cost
-# *more* than padding. If a call costs more, the lowest point moves to the left: fewer and larger rectangles.
+# If a call costs as much as 200 cells, 8 rectangles cost 61 % of the padded batch. But all 101, without a single wasted
+# cell, cost *more* than padding. If a call costs more, the lowest point moves to the left: fewer and larger rectangles.
 #
 # It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It runs
 # on through the padding, and the final states are wrong again.
@@ -278,8 +278,8 @@ assert torch.equal(through, torch.ones_like(c))  # the gradient of c, too, passe
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
 # NaN. So `run` has to put a zero into each of these cells before the kernel reads it. If it forgot a single one, NaN
-# would get into the gradients, and the comparison with packing would fail. In so small a batch, no cut pays, so we ask
-# for two.
+# would get into the gradients, and the comparison with packing would fail. In so small a batch, no cut pays, and `run`
+# would make none. So we ask for two.
 
 
 # %%

@@ -94,11 +94,11 @@ for size in sorted({size for size, _, _ in times}):
 # write.) <!-- recorded -->
 #
 # So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and the
-# stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel brings its
-# own matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's
-# MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN. <!--
-# recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS,
-# the times of the packed LSTM should shrink, but those of the padded one should not.
+# stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel has its own
+# code for matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is
+# Intel's MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN.
+# <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster
+# BLAS, the times of the packed LSTM should shrink, but those of the padded one should not.
 #
 # Suppose that a rule knew all this, and always named the faster choice. Could we simply obey it?
 
@@ -180,9 +180,9 @@ for machine, results in machines.items():
 # -->
 #
 # The shaded corners look like a rule that somebody could write down. We tried the simplest: take one number, such as
-# the share of padding, and pack if it is over a *threshold*. Each kind of RNN got, for each pass, the threshold that
-# suited it best. To make the test fair, we fitted the thresholds to all sizes but one, and tested them on the size
-# **left out**. Each size was left out once.
+# the share of padding, and pack if it is over a *threshold*. Each kind of RNN got the threshold that suited it best,
+# one for the forward pass and one for training. To make the test fair, we fitted the thresholds to all sizes but one,
+# and tested them on the size **left out**. Each size was left out once.
 
 # %%
 fits = {
@@ -219,9 +219,9 @@ for fit in fits.values():
 # %% [markdown]
 # ## What about your lengths?
 #
-# So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise`
-# times all methods on batches with your lengths. Put your lengths into the list below, or replace the list with the
-# path of a CSV or JSON file. If the list is empty, we take the 512 sentences of notebook 01.
+# So far, only torch's padded and packed runs have competed. The exact methods of notebook 10 can be faster than both.
+# `pv.advise` times all methods on batches with your lengths. Put your lengths into the list below, or replace the list
+# with the path of a CSV or JSON file. If the list is empty, we take the 512 sentences of notebook 01.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -250,11 +250,10 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # If your lengths differ, torch's padded run is in the table only for comparison, because its results are not those of
 # packing. `advise` recommends the fastest of the other methods, and names those that have no clear difference from it.
 #
-# How sure is this advice? Look at the number of rounds, in the last line below the table. `advise` measures in
-# rounds, until it knows the ratios to about 5 %, or its time is up. On a busy machine, the time may be up after a
-# single round, and one round is an anecdote. The line above the table then admits that so few rounds cannot show a
-# difference, and some methods may be *left out*. Set a larger `budget` in the parameters, such as
-# 60, or give `advise` an idle machine.
+# How sure is this advice? Look at the number of rounds, in the last line below the table. `advise` measures in rounds,
+# until it knows the ratios to about 5 %, or its time is up. On a busy machine, the time may be up after a single round,
+# and one round is an anecdote. The line above the table then admits that so few rounds cannot show a difference. Some
+# methods may also be *left out*. Set a larger `budget` in the parameters, such as 60, or give `advise` an idle machine.
 #
 # And the advice holds only for what `advise` has measured: this machine, this number of threads, this memory
 # allocator, these lengths and this RNN.

@@ -113,8 +113,8 @@ for seed in range(5):  # shuffled halves
 #
 # ## Which mean did you mean?
 #
-# There are two honest means. In a mean over *tokens*, all tokens count the same. In a mean over *documents*, all
-# sequences count the same: each brings the mean over its own tokens. How far apart are the two here?
+# There are two honest means. In a mean over *tokens*, all tokens count the same. In a mean over *sequences*, all
+# sequences count the same: each contributes the mean over its own tokens. How far apart are the two here?
 
 
 # %%
@@ -156,7 +156,7 @@ assert lengths[-1] < lengths[0] / 10
 # - **strided**: the ranks take turns, 0 1 0 1 …,
 # - **snake**: they take turns, but swap places after each pair, 0 1 1 0 0 1 …
 #
-# Does one of these deals give the right gradient? We start two processes, and compare their averaged gradient with
+# Do any of these deals give the right gradient? We start two processes, and compare their averaged gradient with
 # that of a single process. (The processes get the same lengths as above, but a larger model and other data. So
 # compare the errors of the deals with each other, and not with those above.)
 
@@ -168,7 +168,7 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# Your colleague is no better off at all. DDP's average is a mean of means, too. In the contiguous deal, the error is
+# Your colleague is no better off. DDP's average is a mean of means, too. In the contiguous deal, the error is
 # more than *half* of the gradient's norm. If the ranks take turns, the shards are nearly equal, and the error shrinks
 # to 2 % or less: better, and harder to notice. A token-weighted loss removes the error, however you deal the
 # sequences. For that, each process needs the number of tokens in all processes together:
@@ -203,10 +203,10 @@ print(found.times())
 # long. (The order of these times is reliable. The factor is not: tokens alone would give 3.3, the long shard also has
 # more time steps, and the rest depends on the machine, whose load is in the last line.)
 #
-# So do two processes need half the time of one? Not quite. In the first table, look at the column *steps*, which
-# counts time steps. If the ranks take turns, each shard gets a long sequence, so each process goes through nearly all
-# the time steps of the whole batch. The time steps follow one another, and each has a fixed cost, which does not
-# shrink with the shard.
+# So do two processes need half the time of one? Not quite. In the first table, look at the column *steps*, which counts
+# time steps. If the processes pick sequences in turn, each gets a long one, so each process goes through nearly all the
+# time steps of the whole batch. The time steps follow one another, and each has a fixed cost, which does not shrink
+# with the shard.
 #
 # So far, we have dealt the same cards in three ways. What if we choose the cards?
 #
@@ -307,8 +307,8 @@ checks.process_loss(my_loss)
 # %% [markdown]
 # ## You can now
 #
-# cut a batch without changing its gradient (divide sums by a total) and without long waits (deal the sequences in turn,
-# and let `pv.BucketSampler` form batches of similar lengths).
+# cut a batch without changing its gradient (divide sums by a total) and without making processes wait for each other
+# (deal the sequences in turn, and let `pv.BucketSampler` form batches of similar lengths).
 #
 # All this runs in Python. What happens to the lengths if the model is to leave Python?
 #

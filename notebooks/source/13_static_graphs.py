@@ -134,9 +134,9 @@ except torch._dynamo.exc.UserError as error:
 # through the steps and counts them: five.
 #
 # On Friday, nothing spoke up, because the ONNX exporter calls `torch.export` with settings under which a fixed T is no
-# error. In the file, the LSTM itself takes any T. But its output has an axis too many, for the direction, and a reshape
-# drops it. Monday's error shows both shapes. In came {9,3,1,8}, and the reshape asked for {5,-1,8}: the five that
-# `torch.export` counted, and −1 for whatever fits.
+# error. In the file, the LSTM itself takes any T. On Monday, it returned {9,3,1,8}: nine steps, three reviews, one
+# direction, eight numbers. A reshape should drop the 1. But it asks for {5,-1,8}: the five steps that `torch.export`
+# counted, and −1 for whatever fits.
 #
 # And Monday was lucky. Nine steps of three reviews have 27 cells, which cannot be cut into five equal rows. *Five*
 # reviews have 45.
@@ -155,7 +155,7 @@ print(tuple(tuesday.shape), "→", scores.shape)
 # file    0 1 2 3 4   5 6 7 8 | 9   …
 # ```
 #
-# Only the first five cells keep their places. The scores of the other 40 are in the wrong cell.
+# Only the first five cells keep their places. The other 40 scores are in the wrong cells.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -164,7 +164,7 @@ print(tuple(tuesday.shape), "→", scores.shape)
 # export an `nn.LSTM` twice in one process, the second file fixes the number of steps even for x, whatever you asked
 # for. We wrote a [report](../docs/upstream.md). </details>
 #
-# In our table, *trace* has nothing but ticks.
+# In the first table, *trace* had nothing but ticks.
 
 # %% tags=["claims"]
 assert [answer.mark for answer in padded.answers["trace"].values()] == ["✓", "✓", "✓"]
@@ -236,13 +236,13 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 #
 # `pv.check_static` knows five tools, of two kinds:
 #
-# - *trace* and *onnx_legacy*, the older exporter for ONNX, run the example with its numbers, and take this run for the
-#   whole program.
+# - *trace* and *onnx_legacy*, the older exporter for ONNX, run the example with its actual numbers, and take this run
+#   for the whole program.
 # - *export*, *onnx* (Friday's exporter) and *compile* (`torch.compile` with `fullgraph=True`) follow the sizes of
 #   tensors, and not their values.
 #
-# All five get the classifier with its `if`, and the example without padding. We ask the first question only: are they
-# right for other lengths? And which line do they blame?
+# All five get the classifier with its `if`, and the example without padding. Of our three questions, we ask only the
+# first: are their graphs right for other lengths? We also print the line that each tool blames.
 
 # %%
 tools = ("trace", "onnx_legacy", "export", "onnx", "compile")
@@ -280,9 +280,8 @@ for tool, answers in packing.answers.items():
     print(f"{tool:13}{answers['lengths'].mark}")
 
 # %% [markdown]
-# Only *trace* is right. So trace, and pack always? Today, that works. But `torch.jit.trace` is deprecated. (Why does
-# *onnx_legacy* refuse now? With the `if`, its example never packed. Now it has packing to translate, and it can do that
-# only for a model that pads again.)
+# Only *trace* is right. So trace, and pack always? Today, that works. But `torch.jit.trace` is deprecated.
+# (*onnx_legacy* can translate packing, but only if the model pads again, as the ten lines do. This one does not.)
 #
 # The three newer tools refuse the very lines that this course is about. Our own lines look at no value, but torch's do.
 # To pack, and to run an LSTM on packed data, it reads numbers from the lengths, because they decide how large its
@@ -291,7 +290,7 @@ for tool, answers in packing.answers.items():
 # <details><summary>And if the model pads again?</summary>
 #
 # Then give `pad_packed_sequence` the argument `total_length=x.size(0)`, and *onnx_legacy* gets a ✓ for all three
-# questions. Without it, the file returns outputs of another size than the model's, and raises no error. The three newer
+# questions. Without it, the file returns outputs of a different size, and raises no error. The three newer
 # tools still refuse.
 #
 # </details>
@@ -483,8 +482,8 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # - It is right for five steps only.
 # - It is right for four sequences only.
 #
-# Choose a test batch for each. It must expose *its* wrong graph, and no other, so change one thing at a time. Write a
-# batch as its number of steps and its list of lengths: the example would be `(5, [5, 5, 5, 5])`.
+# Choose a test batch for each. Each batch must expose its own wrong graph, and no other, so change one thing at a time.
+# Write a batch as its number of steps and its list of lengths: the example would be `(5, [5, 5, 5, 5])`.
 
 # %% tags=["exercise"]
 my_tests = {
@@ -517,8 +516,8 @@ checks.separate_tests(my_tests)
 # follows the lengths. A [guide by
 # AWS](https://awsdocs-neuron.readthedocs-hosted.com/en/v1.12.0/frameworks/torch/torch-neuron/guides/torch-lstm-support.html)
 # therefore allows them only as input of an RNN or of `pad_packed_sequence`. It accepts four models and rejects two. All
-# six are in `packviz.check.models`, and `pv.check_static` agrees: it puts a `!` on the line where a size depends on the
-# lengths.
+# six are in `packviz.check.models`, and `pv.check_static` agrees with the guide: it puts a `!` on the line where a size
+# depends on the lengths.
 #
 # | model | what it does | sizes |
 # |---|---|---|

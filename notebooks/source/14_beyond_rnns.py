@@ -143,7 +143,8 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass a `mask` that is True at
 # real tokens, change only the padding, and compare the real tokens' outputs. If they differ, the function has read the
 # padding. Then do the same with `~mask`. If it reads the padding only with `mask`, which is False at padding, True
-# means *leave out*. If it does so only with `~mask`, True means *take part*. Otherwise, it is not the mask that decides.
+# means *leave out*. If it does so only with `~mask`, True means *take part*. Otherwise, it is not the mask that
+# decides.
 
 # %%
 x = F.pad(documents[2], (0, 0, 0, 3))  # c, with 3 cells of padding
@@ -193,8 +194,8 @@ assert torch.equal(*causal)
 # 1 means *take part*.
 #
 # In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
-# with or without a padding mask. Padding at the start does need one. Then both masks together leave the queries in the
-# padding no key at all. For these, on a CPU, torch 2.13 returns NaN from `nn.MultiheadAttention` (with its default
+# with or without a padding mask. Padding at the start does need one. But with both masks, the queries in the padding
+# have no key left at all. For these, on a CPU, torch 2.13 returns NaN from `nn.MultiheadAttention` (with its default
 # `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
 # </details>
@@ -223,7 +224,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} changes", *(rows[i] for i in differs.nonzero()))
 
 # %% [markdown]
-# There it is. With the causal mask alone, another first word in document a changes every output of b and c, and
+# There it is. With the causal mask alone, a different first word in document a changes every output of b and c, and
 # again nothing complains. With `own` as well, which is called a *document mask*, only document a changes. Each document
 # gets the results that it has alone.
 #
@@ -284,8 +285,8 @@ assert min(from_alone(rotated, position, causal) for position in (positions, run
 # <details><summary>Rotary positions, Hugging Face's labels, the mean of the losses, and packed rows</summary>
 #
 # - **Rotary positions.** With plain rotary positions (RoPE), only differences between positions count. So under a
-#   document mask, they work without a restart, up to rounding. RoPE that adapts to the row's length
-#   needs one. If in doubt, restart.
+#   document mask, they work without a restart, up to rounding. RoPE that adapts to the row's length does need a
+#   restart. If in doubt, restart.
 # - **Labels.** Hugging Face's models shift the labels for you, so there the −100 belongs at each document's *first*
 #   token. (Some people let an end-of-text token predict the first token of the next document, on purpose.)
 # - **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts

@@ -673,10 +673,10 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # - **"There is no error, so it is right."** Entries 1 to 9 give wrong results without an error. Before you train,
 #   draw one batch with `pv.show(x, lengths)`, which shows lengths that do not fit x, as in entries 1 and 3. It cannot
 #   show what you do with the batch later, as in 2 and in 6 to 9.
-# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data. If these leave a doubt, it
-#   tries to say so. Give it the padded batch, before any layer changes the padding. Here are two batches that do not
-#   show enough. The first fits its lengths whether you read it batch first or time first. The second is *undecided*,
-#   because dropout has changed its padding:
+# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data. If the data leave room for
+#   doubt, it tries to say so. Give it the padded batch, before any layer changes the padding. Here are two batches that
+#   do not show enough. The first fits its lengths whether you read it batch first or time first. The second is
+#   *undecided*, because dropout has changed its padding:
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
