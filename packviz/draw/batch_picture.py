@@ -60,6 +60,11 @@ class Shown(text.Labelled):
         """One in this many sequences is drawn."""
         return stride(self.layout.batch_size, _MOST_ROWS)
 
+    @property
+    def drawn(self) -> range:
+        """The indices of the sequences that are drawn."""
+        return range(0, self.layout.batch_size, self.stride)
+
     @cached_property
     def data_title(self) -> str:
         """The title of the rows of data."""
@@ -68,8 +73,7 @@ class Shown(text.Labelled):
     @cached_property
     def name_width(self) -> int:
         """The width, in px, of the longest name of a sequence."""
-        rows = range(0, self.layout.batch_size, self.stride)
-        return int(max(width_of(self.short_name(b), 13, bold=True) for b in rows))
+        return int(max(width_of(self.short_name(b), 13, bold=True) for b in self.drawn))
 
     def short_name(self, b: int) -> str:
         """Returns the name of a sequence, shortened if it is long."""
@@ -162,7 +166,7 @@ def draw(shown: Shown, theme: str) -> Sheet:
 def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
     """Returns the padded grid, and the grid of packed steps beside or below it."""
     columns = shown.layout.max_len
-    rows = -(-shown.layout.batch_size // shown.stride)
+    rows = len(shown.drawn)
     size = 12
     tall = min(22.0, max(1.0, _TALL / rows))
     if shown.few:
@@ -194,8 +198,7 @@ def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
     grid = Grid(sheet, rows, columns, wide, tall, size=size)
     last = shown.layout.batch_sizes.size
     width = columns * wide
-    right = left + width
-    beside = max(right + between + names, 16 + width_of(shown.data_title))
+    beside = max(left + width + between + names, 16 + width_of(shown.data_title))
     if shown.part == PACKED or beside + width > WIDTH:
         top = TOP
         if shown.part == WHOLE:
@@ -239,9 +242,8 @@ def _draw_padded(shown: Shown, grid: Grid) -> None:
     grid.sheet.text(grid.left, 14, title, bold=True)
     if not shown.few:
         grid.outline(HATCHED)
-    order = range(0, layout.batch_size, shown.stride)
-    _draw_cells(shown, grid, order, padding=shown.few)
-    _draw_names(shown, grid, order)
+    _draw_cells(shown, grid, shown.drawn, padding=shown.few)
+    _draw_names(shown, grid, shown.drawn)
 
 
 def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
@@ -259,8 +261,7 @@ def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
         _draw_names(shown, grid, order)
     elif not grid.is_low:
         _draw_sort(shown, padded, grid, order)
-    muted = sheet.colours.muted
-    sheet.text(grid.left - 22, below, "batch_sizes", anchor="end", ink=muted)
+    sheet.text(grid.left - 22, below, "batch_sizes", anchor="end", ink=sheet.colours.muted)
     for t in shown.ticks(grid):
         middle = grid.x(t + 0.5)
         sheet.text(middle, below, str(sizes[t]), anchor="middle")
@@ -292,8 +293,7 @@ def _draw_names(shown: Shown, grid: Grid, order: Sequence[int]) -> None:
         indices[0] = f"b = {order[0]}"
         grid.names(indices, right=8)
         return
-    end = grid.left - _BESIDE
-    grid.sheet.note(end, grid.top - 9, "length", "end")
+    grid.sheet.note(grid.left - _BESIDE, grid.top - 9, "length", "end")
     lengths = shown.layout.lengths[[*order]].tolist()
     names = list(map(shown.short_name, order))
     grid.names(names, lengths, _BESIDE, grid.size)

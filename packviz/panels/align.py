@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor, tensor
 
 from packviz.core.layout import IntArray, Layout
 from packviz.draw.aligned import Aligned
-from packviz.draw.text import FEW, count, is_few
+from packviz.draw.text import FEW, count, is_few, numbers
+from packviz.ops.masks import align
 from packviz.panels.panel import Panel, View, beside, dropdown, row
 from packviz.panels.picker import lengths_field, read
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SIDES = ("right", "left")
 ZEROS = ("none", "at the start", "at the end")
@@ -35,8 +33,6 @@ class AlignPanel(Panel):
         wrong_cells: the number of cells in the picture that the guess gets wrong.
     """
 
-    wrong_cells: int
-
     def __init__(
         self,
         lengths: Sequence[int] = (4, 6, 3),
@@ -55,7 +51,7 @@ class AlignPanel(Panel):
                 of each sequence.
 
         Raises:
-            ValueError: a length is not valid, or a choice is unknown.
+            ValueError: a length is not valid, there are too many, or a choice is unknown.
         """
         self.typed = lengths_field(lengths)
         self.source_side = dropdown("source_side", source_side, SIDES, "padding on", width="200px")
@@ -67,19 +63,17 @@ class AlignPanel(Panel):
 
     def view(self) -> View:
         """Returns a view of the batch and of the results of both methods."""
-        from torch import tensor  # noqa: PLC0415 - torch loads slowly
-
-        from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
-
         layout = read(self.typed.value)
         if not is_few(layout):
-            raise ValueError(f"give at most {FEW} sequences of at most {FEW} time steps")
+            most = f"{FEW} sequences of at most {FEW} time steps"
+            raise ValueError(f"lengths is {numbers(layout.lengths)}; give at most {most}")
         n = layout.lengths.tolist()
         before = self.source_side.value
         after = self.padding_side.value
         batch = tensor(_batch(layout, self.zeros.value))
-        x = align(batch, n, padding_side=before, source_side="right", batch_first=True)
-        moved = align(batch, n, padding_side=after, source_side="right", batch_first=True)
+        aligned = partial(align, batch, n, source_side="right", batch_first=True)
+        x = aligned(padding_side=before)
+        moved = aligned(padding_side=after)
         guess = guessed(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"

@@ -24,8 +24,6 @@ class BackwardPanel(Panel):
         shown: the `Copies` in the picture.
     """
 
-    shown: Copies
-
     def __init__(self, distinct: int = 3) -> None:
         """Makes the panel with 6 sequences of up to 8 steps, which have `distinct` lengths.
 

@@ -1,8 +1,8 @@
-// Draws a batch from its lengths. Rows are pulled by their ends, and the cells travel into `data` when the batch is
-// packed. JupyterLab calls `render` (through anywidget); a page without Python calls `mount`.
+// Draws a batch from its lengths. Rows are pulled by their ends, and cells travel into `data` when it is packed.
+// JupyterLab calls `render` (through anywidget); a page without Python calls `mount`.
 
 const FILLS = ["#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255"];
-const INKS = ["#000", "#000", "#000", "#000", "#fff", "#000", "#000", "#fff"];
+const DARK = ["#0072B2", "#882255"]; // fills that take white text
 const STAGES = ["padded", "sorted", "without padding", "packed"];
 const PACKED = STAGES.length - 1;
 const MOST_SEQUENCES = 12; // that a reader can make; Python may give more
@@ -43,6 +43,13 @@ export function parseLengths(text, most = MOST_SEQUENCES) {
 }
 
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+/** Returns a list as `pv.show` writes it. */
+function listed(values) {
+  if (values.length <= 24) return `[${values.join(", ")}]`;
+  return `[${values.slice(0, 20).join(", ")}, …, ${values.slice(-3).join(", ")}] (${values.length} in all)`;
+}
+
 const percent = (part, whole) =>
   `${((100 * part) / whole).toLocaleString("en", { maximumSignificantDigits: 3, roundingMode: "halfEven" })} %`;
 
@@ -82,17 +89,19 @@ export function explain(lengths, progress, arriving) {
   }
   if (stage === 1) return "The longest sequence goes on top. Rows move as a whole; no cell changes.";
   if (stage === 2) return `Every column is now full from the top down, so the padding can go. ${count(batch.real, "cell")} are left.`;
-  return `data holds ${count(batch.real, "row")}, and batch_sizes = [${batch.batchSizes.join(", ")}] says where each step ends.`;
+  return `data holds ${count(batch.real, "row")}, and batch_sizes = ${listed(batch.batchSizes)} says where each step ends.`;
 }
 
 export function explainStep(lengths, t) {
   const running = layoutOf(lengths).batchSizes[t];
   const padding = lengths.length - running;
-  const wasted = padding ? `${padding} of them padding` : "none of them padding";
-  return `At step ${t}, a padded run reads ${count(lengths.length, "cell")}, ${wasted}. A packed run reads ${running}.`;
+  return `At step ${t}, a padded run reads ${count(lengths.length, "cell")}, ${padding || "none"} of them padding. A packed run reads ${running}.`;
 }
 
 // ---- Geometry ----
+
+/** Returns how many columns share a number of up to `largest`. */
+const labelStride = (largest, cellWidth) => Math.ceil((8 * String(largest).length + 4) / cellWidth);
 
 /** Returns the places of everything, for a width in pixels. Steps of `data` that do not fit begin a new line. */
 export function geometryOf(lengths, width, longest) {
@@ -122,7 +131,7 @@ export function geometryOf(lengths, width, longest) {
     steps.push({ x, y });
     x += needed + gap;
   }
-  const labelEvery = Math.ceil(20 / cellWidth);
+  const labelEvery = labelStride(Math.max(batch.steps - 1, rows), cellWidth);
   return { width, left, cellWidth, cellHeight, top, sizesTop, dataTop, isCoarse, dataWidth, dataHeight, steps, labelEvery, height: y + line + 4 };
 }
 
@@ -162,10 +171,8 @@ class Picture {
     this.hatch = `pv-batch-hatch-${pictures++}`;
     const pattern = shape("pattern", { id: this.hatch, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
     pattern.append(shape("rect", { width: 7, height: 7, class: "padding" }), shape("path", { d: "M0 0V7", class: "hatch" }));
-    const definitions = shape("defs");
-    definitions.append(pattern);
     this.layers = Object.fromEntries(["rows", "cells", "words", "cursor", "ends"].map((name) => [name, shape("g")]));
-    svg.append(definitions, ...Object.values(this.layers));
+    svg.append(pattern, ...Object.values(this.layers));
     this.cursor = shape("rect", { class: "cursor" });
     this.layers.cursor.append(this.cursor);
   }
@@ -183,12 +190,12 @@ class Picture {
     const fronts = this.batch.sorted.map((row) => this.rows[row].front).reverse();
     const blocks = this.columns.flatMap((column) => (column.block ? [column.veil, column.block] : []));
     cells.replaceChildren(...fronts, ...blocks);
-    this.sizesTitle = shape("text", { x: this.geometry.left + this.batch.steps * this.geometry.cellWidth + 8, y: this.geometry.sizesTop, class: "quiet" }, "batch_sizes");
-    const { dataTop, height } = this.geometry;
+    const { left, cellWidth, sizesTop, dataTop, height } = this.geometry;
+    this.sizesTitle = shape("text", { x: left + this.batch.steps * cellWidth + 8, y: sizesTop, class: "quiet" }, "batch_sizes");
     this.dataTitle = shape("text", { x: 2, y: dataTop - 9, class: "strong" });
     this.slot = shape("rect", { x: 1, y: dataTop, width: width - 2, height: height - dataTop - 12, class: "slot" });
     words.replaceChildren(...this.columns.flatMap((column) => column.words), this.sizesTitle, this.dataTitle, this.slot);
-    change(this.svg, { viewBox: `0 0 ${width} ${this.geometry.height}` });
+    change(this.svg, { viewBox: `0 0 ${width} ${height}` });
   }
 
   makeRow(length, row) {
@@ -233,8 +240,9 @@ class Picture {
     }
     for (const row of this.batch.sorted.slice(0, size)) {
       const group = shape("g");
-      const box = shape("rect", { fill: FILLS[row % FILLS.length], class: "edge" });
-      const text = shape("text", { class: "middle cell", fill: INKS[row % INKS.length] }, sequenceName(row) + t);
+      const fill = FILLS[row % FILLS.length];
+      const box = shape("rect", { fill, class: "edge" });
+      const text = shape("text", { class: "middle cell", fill: DARK.includes(fill) ? "#fff" : "#000" }, sequenceName(row) + t);
       group.append(box, text);
       this.rows[row].front.append(group);
       column.cells.push({ group, box, text });
@@ -343,7 +351,6 @@ class BatchPanel {
     this.progress = store.get("progress");
     this.direction = 0; // 1 while it packs, -1 while it pads again
     this.held = 0; // the height that stays while a row is pulled
-    this.prefersCalm = matchMedia("(prefers-reduced-motion: reduce)");
     this.paper = matchMedia("print");
     this.lengths = [...store.get("lengths")];
     this.width = this.parts.figure.clientWidth;
@@ -352,7 +359,7 @@ class BatchPanel {
     this.build();
   }
 
-  // -- What another panel does in its own way (see state.js)
+  // -- What state.js does in its own way
 
   makePicture(svg) {
     return new Picture(svg);
@@ -395,8 +402,7 @@ class BatchPanel {
     const cursor = Number(parts.step.value);
     const arriving = picture.draw(progress, cursor);
     this.drawEnds(progress);
-    const sentence = cursor >= 0 ? explainStep(lengths, cursor) : explain(lengths, progress, arriving);
-    this.say(sentence);
+    this.say(cursor >= 0 ? explainStep(lengths, cursor) : explain(lengths, progress, arriving));
     const stage = Math.round(progress);
     [...parts.stages.children].forEach((name, i) => name.classList.toggle("now", i === stage));
     if (Number(parts.progress.value) !== progress) parts.progress.value = progress;
@@ -406,7 +412,7 @@ class BatchPanel {
     parts.back.textContent = this.direction < 0 ? "❚❚ Pause" : "◀ Pad again";
     parts.play.disabled = progress >= PACKED && !this.direction;
     parts.back.disabled = progress <= 0 && !this.direction;
-    this.root.dataset.progress = progress; // tests wait for it
+    this.root.dataset.progress = progress;
   }
 
   /** Writes a sentence, which a screen reader hears once. */
@@ -470,9 +476,8 @@ class BatchPanel {
     const wasMoving = this.direction;
     this.stop();
     if (wasMoving === direction) return;
-    if (this.prefersCalm.matches) {
-      const next = direction > 0 ? Math.floor(this.progress + 1) : Math.ceil(this.progress - 1);
-      this.setProgress(next);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      this.setProgress(direction > 0 ? Math.floor(this.progress + 1) : Math.ceil(this.progress - 1));
       return;
     }
     this.direction = direction;
@@ -533,17 +538,24 @@ class BatchPanel {
   drawLengths() {
     const draws = this.store.get("draws")?.[this.parts.kind.value];
     if (!draws) return;
-    const chosen = draws[Number(this.parts.seed.value) % draws.length];
-    this.setLengths(chosen.slice(0, this.lengths.length), true);
+    const { seed } = this.parts;
+    const chosen = draws[seed.valueAsNumber];
+    const rows = this.lengths.length;
+    if (!chosen) this.refuse(`seed is ${seed.value || "not a number"}; type a whole number from 0 to ${draws.length - 1}`);
+    else if (chosen.length < rows) this.refuse(`there are ${rows} sequences; remove ${rows - chosen.length} to draw lengths`);
+    else this.setLengths(chosen.slice(0, rows), true);
   }
 
   readTyped() {
-    const { typed, wrong } = this.parts;
     try {
-      this.setLengths(parseLengths(typed.value, Math.max(MOST_SEQUENCES, this.lengths.length)));
+      this.setLengths(parseLengths(this.parts.typed.value, Math.max(MOST_SEQUENCES, this.lengths.length)));
     } catch (error) {
-      wrong.textContent = `✗ ${error.message}. The picture shows the last good input.`;
+      this.refuse(error.message);
     }
+  }
+
+  refuse(problem) {
+    this.parts.wrong.textContent = `✗ ${problem}. The picture shows the last good input.`;
   }
 
   listen() {

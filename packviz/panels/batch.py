@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
 from packviz.core import lengths as sources
-from packviz.core.layout import Layout
+from packviz.core.layout import Layout, require_steps
 from packviz.core.validation import at_least
 from packviz.draw import picture
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import STYLE
-from packviz.panels.panel import for_reader
+from packviz.panels.panel import for_reader, source
 
-_HERE = Path(__file__).parent
 _MOST_SEQUENCES = 12
 _SEEDS = 10
 _KINDS = ("uniform", "log-normal", "nearly equal", "equal")
-
-
-def _checked(lengths: Any) -> tuple[int, ...]:
-    checked = Layout(lengths).lengths.tolist()
-    if 0 in checked:
-        row = checked.index(0)
-        raise ValueError(
-            f"lengths[{row}] is 0; give at least 1, because you pull a row by its last step"
-        )
-    return tuple(checked)
 
 
 class LengthsError(traitlets.TraitError, ValueError):
@@ -62,10 +50,11 @@ class BatchPanel(anywidget.AnyWidget):
         [2, 2, 2]
     """
 
-    _esm = (_HERE / "batch.js").read_text(encoding="utf-8")
-    _css = STYLE + (_HERE / "batch.css").read_text(encoding="utf-8")
+    _esm = source("batch.js")
+    _css = STYLE + source("batch.css")
     kind = traitlets.Unicode("batch", read_only=True).tag(sync=True)
-    lengths = traitlets.Tuple().tag(sync=True)
+    # A Tuple would refuse a tensor before `_validate_lengths` reads it.
+    lengths: traitlets.TraitType[tuple[int, ...], object] = traitlets.TraitType(()).tag(sync=True)
     longest = traitlets.Int(10, min=1).tag(sync=True)
     progress = traitlets.Float(0.0, min=0.0, max=3.0).tag(sync=True)
     draws = traitlets.Dict(read_only=True).tag(sync=True)
@@ -82,18 +71,19 @@ class BatchPanel(anywidget.AnyWidget):
         Raises:
             ValueError: a length or `longest` is not valid.
         """
-        at_least("longest", longest, 1)
-        super().__init__(lengths=_checked(lengths), longest=longest)
+        at_least("longest", longest)
+        super().__init__(lengths=Layout(lengths).lengths.tolist(), longest=longest)
+        most = max(_MOST_SEQUENCES, len(self.lengths))
         draws = {}
         for kind in _KINDS:
             draw = sources.DISTRIBUTIONS[kind]
-            draws[kind] = [draw(_MOST_SEQUENCES, longest, seed).tolist() for seed in range(_SEEDS)]
+            draws[kind] = [draw(most, longest, seed).tolist() for seed in range(_SEEDS)]
         self.set_trait("draws", draws)
 
     @traitlets.validate("lengths")
-    def _validate_lengths(self, proposal: Any) -> tuple[int, ...]:
+    def _validate_lengths(self, proposal: traitlets.Bunch) -> tuple[int, ...]:
         try:
-            return _checked(proposal["value"])
+            return tuple(require_steps(Layout(proposal.value)).lengths.tolist())
         except (ValueError, TypeError) as error:
             raise LengthsError(str(error)) from None
 

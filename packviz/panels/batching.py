@@ -9,7 +9,6 @@ import numpy as np
 
 from packviz.core import batches as buckets
 from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, WINDOW
-from packviz.core.layout import IntArray
 from packviz.draw import bars
 from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet, stack
@@ -37,11 +36,6 @@ class BatchingPanel(Panel):
         padding: the number of padding cells in all of these batches.
         tokens: `(S, W)` the number of tokens that each of the `W` processes has in each batch.
     """
-
-    real: IntArray
-    cells: IntArray
-    padding: int
-    tokens: IntArray
 
     def __init__(
         self,
@@ -108,7 +102,8 @@ class BatchingPanel(Panel):
         wasted = percent(self.padding, n_cells)
         sequences = count(n.size, "sequence")
         epoch = f"{sequences} in {count(n_batches, 'batch', 'batches')}"
-        summary = f"{epoch} ({order}): {n_cells:,} cells, {self.padding:,} padding ({wasted})."
+        padding = f"{self.padding:,} padding ({wasted})"
+        summary = f"{epoch} ({order}): {count(n_cells, 'cell')}, {padding}."
         lines = [
             "",
             f"real cells of each batch  {numbers(real)}",

@@ -10,8 +10,12 @@ function render({ model, el }) {
 
   function name(root) {
     for (const control of root.querySelectorAll("[role=slider], textarea, select, input:not([type=checkbox], [type=radio])")) {
-      const label = control.closest(".jupyter-widgets:has(.widget-label)")?.querySelector(".widget-label");
+      const widget = control.closest(".widget-inline-hbox");
+      const label = widget?.querySelector(".widget-label");
       if (label) labelOnce(control, label.textContent);
+      // Otherwise, a slider of choices has an index as its text.
+      const shown = widget?.querySelector(".widget-readout")?.textContent;
+      if (shown) control.setAttribute("aria-valuetext", shown);
     }
     root.querySelectorAll(".widget-play button").forEach((button, i) => labelOnce(button, PLAY[i]));
   }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
-from packviz.count.flops import FlopCount, flops
+from packviz.count.flops import flops
 from packviz.draw.picture import Picture
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import percent
@@ -29,8 +29,6 @@ class CostPanel(Panel):
         input_grad: the checkbox for a backward pass that also computes the gradient of `x`.
         shown: the `FlopCount` in the picture.
     """
-
-    shown: FlopCount
 
     def __init__(
         self,

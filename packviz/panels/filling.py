@@ -27,8 +27,6 @@ class RowPanel(Panel):
         shown: the `Scores` in the picture.
     """
 
-    shown: Scores
-
     def __init__(
         self,
         lengths: Sequence[int] = (5, 3, 2),

@@ -23,6 +23,11 @@ from packviz.draw.sheet import WIDTH, Sheet
 from packviz.draw.sheet import row as sheets_in_rows
 
 
+def source(name: str) -> str:
+    """Returns the text of a file beside this one: a script or a style sheet."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
 class Companion(anywidget.AnyWidget):
     """An invisible widget that names the controls for screen readers and detects a dark page.
 
@@ -32,8 +37,8 @@ class Companion(anywidget.AnyWidget):
         dark: whether the page around the panel is dark; `None` until a page has reported it.
     """
 
-    _esm = Path(__file__).with_name("companion.js")
-    _css = STYLE + Path(__file__).with_name("companion.css").read_text(encoding="utf-8")
+    _esm = source("companion.js")
+    _css = STYLE + source("companion.css")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
@@ -64,7 +69,7 @@ class Panel(widgets.VBox):
     """Controls, and a picture that changes with them.
 
     A subclass makes its controls, calls `super().__init__(…)`, and defines `view`, which returns a
-    `View`. If `view` raises an error, the panel shows the message, and the last good picture stays.
+    `View`. If `view` later raises an error, the panel shows it, and the last good picture stays.
     `view` may move a control or change its range. In that case, the panel shows a note until the
     control is back at the value that the reader chose. The text of the panel includes all messages.
 
@@ -77,7 +82,11 @@ class Panel(widgets.VBox):
     """
 
     def __init__(self, *controls: widgets.Widget) -> None:
-        """Builds the panel, with its controls above the picture, from top to bottom."""
+        """Builds the panel, with its controls above the picture, from top to bottom.
+
+        Raises:
+            ValueError: the first values of the controls cannot be shown.
+        """
         self.picture = widgets.HTML().add_class("packviz-picture")
         self.summary = widgets.HTML().add_class("packviz-summary")
         self.error = widgets.HTML().add_class("packviz-error")
@@ -88,10 +97,9 @@ class Panel(widgets.VBox):
             layout=widgets.Layout(width="auto", align_self="flex-start"),
         )
         self._words = widgets.HTML()
-        self._view: View | None = None
         self._complaint = ""
         self._moved = ""
-        self._drawing = False
+        self._drawing = True
         shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
         super().__init__([Companion(), *controls, *shown])
         self.add_class("packviz-panel").add_class("packviz")
@@ -100,8 +108,10 @@ class Panel(widgets.VBox):
             if isinstance(control, widgets.ValueWidget):
                 self._chosen[control] = control.value
                 control.observe(self._follow, names="value")
-        self.as_text.observe(self._show_words, names="value")
-        self._refresh()
+        self.as_text.observe(lambda _: self._show_words(), names="value")
+        self._draw()
+        self._drawing = False
+        self._report_moves()
 
     @abstractmethod
     def view(self) -> View:
@@ -113,8 +123,8 @@ class Panel(widgets.VBox):
 
     def to_text(self) -> str:
         """Returns all messages, followed by a description of the picture."""
-        picture = self._view.describe() if self._view else ""
-        return "\n\n".join(filter(None, [self._complaint, self._moved, picture]))
+        parts = [self._complaint, self._moved, self._view.describe()]
+        return "\n\n".join(filter(None, parts))
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "lengths" and not isinstance(value, widgets.Widget):
@@ -123,8 +133,7 @@ class Panel(widgets.VBox):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        summary = self._view.summary if self._view else self._complaint
-        return f"{type(self).__name__}: {summary}"
+        return f"{type(self).__name__}: {self._view.summary}"
 
     def _follow(self, change: traitlets.Bunch) -> None:
         if not self._drawing:  # otherwise view has moved a control, and draws its new value itself
@@ -135,22 +144,20 @@ class Panel(widgets.VBox):
         self._drawing = True
         try:
             self._draw()
+        except ValueError as error:
+            self._complain(str(error))
+        except Exception as error:
+            bug = f"{type(error).__name__}: {error}"
+            self._complain(f"packviz failed, which is a bug in packviz: {bug}")
+            raise
         finally:
             self._drawing = False
             self._report_moves()
             self._show_words()
 
     def _draw(self) -> None:
-        try:
-            view = self.view()
-            picture = view.svg("live")
-        except ValueError as error:
-            self._complain(str(error))
-            return
-        except Exception as error:
-            bug = f"{type(error).__name__}: {error}"
-            self._complain(f"packviz failed, which is a bug in packviz: {bug}")
-            raise
+        view = self.view()
+        picture = view.svg("live")
         self._view = view
         self._complaint = ""
         self.error.value = ""
@@ -158,10 +165,7 @@ class Panel(widgets.VBox):
         self.summary.value = _line(view.summary)
 
     def _complain(self, message: str) -> None:
-        shows = "There is no picture yet."
-        if self._view:
-            shows = "The picture shows the last good input."
-        self._complaint = f"✗ {message.rstrip('.')}. {shows}"
+        self._complaint = f"✗ {message.rstrip('.')}. The picture shows the last good input."
         self.error.value = _line(self._complaint, f";font-weight:bold;color:{LIVE.wrong}")
 
     def _report_moves(self) -> None:
@@ -173,13 +177,12 @@ class Panel(widgets.VBox):
         self._moved = " ".join(moves)
         self.note.value = _line(self._moved)
 
-    def _show_words(self, change: traitlets.Bunch | None = None) -> None:
+    def _show_words(self) -> None:
         self._words.value = _line(self.to_text(), tag="pre") if self.as_text.value else ""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
-        if self._view:
-            bundle[self._view.kind] = self._view.svg("light")
+        bundle[self._view.kind] = self._view.svg("light")
         return for_reader(bundle)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import ipywidgets as widgets
-import traitlets
 
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout, require_steps
@@ -63,10 +62,10 @@ class LengthsPicker(widgets.VBox):
     def __init__(
         self,
         lengths: Sequence[int] | None,
-        kind: str = TYPED,
+        kind: str,
         *,
-        sequences: int = 64,
-        longest: int = 128,
+        sequences: int,
+        longest: int,
     ) -> None:
         """Makes the controls.
 
@@ -86,7 +85,7 @@ class LengthsPicker(widgets.VBox):
         self.seed = slider("seed", 0, 0, 99)
         look = widgets.Layout(width="680px", height="64px")
         self.typed = widgets.Textarea(value=listed(start), description="list", layout=look)
-        self.kind.observe(self._show_controls, names="value")
+        self.kind.observe(lambda _: self._show_controls(), names="value")
         self._show_controls()
         self._fit_longest()
         sizes_row = row(self.kind, self.sequences)
@@ -114,7 +113,7 @@ class LengthsPicker(widgets.VBox):
             raise ValueError(f"there are {layout.batch_size:,} lengths; {limit}")
         return layout
 
-    def _show_controls(self, change: traitlets.Bunch | None = None) -> None:
+    def _show_controls(self) -> None:
         kind = self.kind.value
         is_drawn = kind != TYPED
         show(self.sequences, is_drawn)

@@ -17,8 +17,6 @@ class MuseumPanel(Panel):
         matches: the entries in the picture, the best match first.
     """
 
-    matches: museum.Matches
-
     def __init__(self, pasted: str = "") -> None:
         """Makes the panel, with this text in the field."""
         self.pasted = widgets.Textarea(

@@ -7,9 +7,8 @@ from functools import lru_cache, partial
 
 import ipywidgets as widgets
 
-from packviz.core.cuts import best_cuts, every_cut, predict
-from packviz.core.validation import one_of
-from packviz.draw.curves import Sweep
+from packviz.core.cuts import Cuts, best_cuts, every_cut, predict
+from packviz.core.validation import at_least, one_of
 from packviz.draw.stairs import Stairs, trade_off
 from packviz.draw.text import count
 from packviz.panels.panel import Panel, View, beside, row
@@ -20,8 +19,6 @@ EACH = 12
 
 CALLS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The costs of a call on offer, each as the number of cells that cost as much."""
-
-Cuts = tuple[int, ...]
 
 
 class StaircasePanel(Panel):
@@ -41,10 +38,6 @@ class StaircasePanel(Panel):
         costs: the cost of each number of rectangles on offer, as a multiple of the cost of one.
         trade_off: the plots of these costs and of the wasted cells, below the `Stairs`.
     """
-
-    shown: Stairs
-    costs: dict[int, float]
-    trade_off: Sweep
 
     def __init__(
         self,
@@ -76,7 +69,7 @@ class StaircasePanel(Panel):
         self.call = _stops("cells that cost as much as a call", CALLS)
         self.call.value = call
         self.call.style.description_width = "initial"
-        self.rectangles = _stops("rectangles", [rectangles])
+        self.rectangles = _stops("rectangles", [at_least("rectangles", rectangles)])
         super().__init__(self.picker, row(self.call, self.rectangles))
 
     def view(self) -> View:

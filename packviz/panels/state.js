@@ -35,7 +35,9 @@ class StatePicture extends Picture {
     const cellWidth = (width - 172) / longest;
     this.geometry = { width, left: 58, top: 24, cellWidth, cellHeight: 72, height: 24 + 80 * lengths.length };
     const word = (t, text) => shape("text", { x: 58 + (t + 0.5) * cellWidth, y: 16, class: "quiet middle" }, text);
-    this.layers.words.replaceChildren(...Array.from({ length: this.batch.steps }, (_, t) => word(t, t)));
+    const every = labelStride(this.batch.steps - 1, cellWidth);
+    const steps = [...this.batch.batchSizes.keys()];
+    this.layers.words.replaceChildren(...steps.filter((t) => t % every === 0).map((t) => word(t, t)));
     this.rows = lengths.map((length, row) => this.makeRow(length, row));
     this.layers.rows.replaceChildren(...this.rows.map(({ back }) => back));
     change(this.svg, { viewBox: `0 0 ${width} ${this.geometry.height}` });
@@ -111,7 +113,7 @@ KINDS.state = class extends BatchPanel {
 
   draw() {
     const { parts, picture } = this;
-    const progress = this.paper.matches ? this.last() : this.progress;
+    const progress = this.paper.matches ? this.last() : Math.min(this.progress, this.last());
     const t = Math.floor(progress);
     picture.draw(progress);
     this.drawEnds(progress);

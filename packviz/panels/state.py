@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import torch
 import traitlets
 
+from packviz.check.compare import compare
+from packviz.check.trajectories import trajectory
+from packviz.draw.curves import Sweep
 from packviz.panels.batch import BatchPanel, LengthsError
-
-if TYPE_CHECKING:
-    from packviz.draw.curves import Sweep
+from packviz.panels.panel import source
 
 
 class StatePanel(BatchPanel):
@@ -25,7 +25,7 @@ class StatePanel(BatchPanel):
     per second, and a pulled row was painted within 47 ms.
 
     Attributes:
-        progress: the number of time steps that both runs have read.
+        progress: the number of time steps that both runs have read, or more if they have read all.
         weights: the weights of the LSTM.
         x: `(B, longest, 2)` the data.
 
@@ -35,7 +35,7 @@ class StatePanel(BatchPanel):
         StatePanel([3, 5, 2, 4])
     """
 
-    _esm = BatchPanel._esm + Path(__file__).with_name("state.js").read_text(encoding="utf-8")
+    _esm = BatchPanel._esm + source("state.js")
     kind = traitlets.Unicode("state", read_only=True).tag(sync=True)
     progress = traitlets.Float(0.0, min=0.0).tag(sync=True)
     weights = traitlets.Dict(read_only=True).tag(sync=True)
@@ -52,8 +52,6 @@ class StatePanel(BatchPanel):
             ValueError: a length or `longest` is not valid.
         """
         super().__init__(lengths, longest=longest)
-        import torch  # noqa: PLC0415 - torch loads slowly
-
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             self._lstm = torch.nn.LSTM(2, 3, batch_first=True)
@@ -63,26 +61,29 @@ class StatePanel(BatchPanel):
         self.set_trait("x", tuple(self._data.tolist()))
 
     @traitlets.validate("lengths")
-    def _validate_lengths(self, proposal: Any) -> tuple[int, ...]:
+    def _validate_lengths(self, proposal: traitlets.Bunch) -> tuple[int, ...]:
         lengths: tuple[int, ...] = super()._validate_lengths(proposal)
-        if max(lengths) > self.longest:
-            raise LengthsError(
-                f"lengths contains {max(lengths)}; longest is {self.longest}, so give no more"
-            )
+        self._require_data("max(lengths)", max(lengths))
         if self.x and len(lengths) != len(self.x):
             raise LengthsError(
                 f"lengths is {lengths}; give {len(self.x)}, one for each row of the panel"
             )
         return lengths
 
+    @traitlets.validate("longest", "progress")
+    def _validate_steps(self, proposal: traitlets.Bunch) -> float:
+        return self._require_data(proposal.trait.name, proposal.value)
+
+    def _require_data(self, name: str, steps: float) -> float:
+        most = len(self.x[0]) if self.x else self.longest
+        if steps <= most:
+            return steps
+        fix = f"give at most {most}, or make a new panel with a greater longest"
+        raise LengthsError(f"{name} is {steps}; {fix}")
+
     @property
     def still(self) -> Sweep:
         """The states of both runs after all steps."""
-        import torch  # noqa: PLC0415 - torch loads slowly
-
-        from packviz.check.compare import compare  # noqa: PLC0415 - torch loads slowly
-        from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch loads slowly
-
         real = torch.from_numpy(self.layout.mask.copy())
         x = self._data[:, : max(self.lengths)] * real[..., None]
         comparison = compare(self._lstm, x, self.lengths, gradients=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from axe_playwright_python.sync_playwright import Axe
 from browser.lab import Control, Notebook, Panel
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
+
+from packviz.panels import BatchPanel
 
 GARBAGE = "3, two, -1; ☠"
 MODES = ("dropdown", "choice", "radio", "toggle", "checkbox")
@@ -225,6 +227,44 @@ def barriers(notebook: Notebook, *rules: str) -> list[str]:
         if barrier["impact"] in GRAVE
         for node in barrier["nodes"]
     ]
+
+
+OPEN = """
+async ([source, state]) => {
+  const blob = new Blob([source], { type: "text/javascript" });
+  window.module = await import(URL.createObjectURL(blob));
+  window.mounted = module.mount(document.querySelector("main"), state);
+}
+"""
+
+
+def mounted(browser: Browser, panel: BatchPanel, state: object, width: int) -> Iterator[Page]:
+    """Mounts a panel on a plain page, and closes the page. No error may occur on the page."""
+    page = browser.new_page(viewport={"width": width, "height": 700}, reduced_motion="reduce")
+    errors: list[Exception] = []
+    page.on("pageerror", lambda error: errors.append(error))
+    page.set_content(f"<html lang=en><style>{panel._css}</style><main></main>")
+    page.evaluate(OPEN, [panel._esm, state])
+    yield page
+    page.close()
+    assert not errors
+
+
+def illegible(page: Page, width: int, progress: float) -> list[str]:
+    """Lists the small texts of a panel on a plain page that is as wide, and whether it is cut."""
+    page.set_viewport_size({"width": width, "height": 700})
+    page.wait_for_function("width => mounted.panel.width <= width", arg=width)
+    page.evaluate("progress => mounted.panel.setProgress(progress)", progress)
+    return page.evaluate(
+        """width => [...document.querySelectorAll("html, svg text")]
+             .filter(part => {
+               const { visibility, fontSize } = getComputedStyle(part);
+               const isSmall = visibility === "visible" && parseFloat(fontSize) < 11;
+               return isSmall || (part.localName === "html" && part.scrollWidth > width);
+             })
+             .map(part => part.textContent)""",
+        width,
+    )
 
 
 def played_and_paused(page: Page) -> float:

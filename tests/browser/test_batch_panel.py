@@ -3,25 +3,15 @@
 import json
 
 import pytest
-from browser_checks import played_and_paused
+from browser_checks import illegible, mounted, played_and_paused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import packviz as pv
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
-from packviz.panels import batch
+from packviz.panels import BatchPanel
 
-FOLDER = batch.Path(batch.__file__).parent
-SOURCE = (FOLDER / "batch.js").read_text(encoding="utf-8")
-STYLE = (FOLDER / "batch.css").read_text(encoding="utf-8")
-OPEN = """
-async ([source, state]) => {
-  const blob = new Blob([source], { type: "text/javascript" });
-  window.batch = await import(URL.createObjectURL(blob));
-  window.mounted = batch.mount(document.querySelector("main"), state);
-}
-"""
 LENGTHS = st.one_of(
     st.lists(st.integers(1, 12), min_size=1, max_size=12),
     st.lists(st.integers(1, 3), min_size=1, max_size=12),  # many ties
@@ -32,14 +22,8 @@ few = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 @pytest.fixture
 def page(browser):
-    opened = browser.new_page(viewport={"width": 900, "height": 700}, reduced_motion="reduce")
-    errors = []
-    opened.on("pageerror", lambda error: errors.append(error))
-    opened.set_content(f"<html lang=en><style>{STYLE}</style><main></main>")
-    opened.evaluate(OPEN, [SOURCE, {"draws": {"uniform": [[9, 7, 6, 3, 4, 1, 1, 1]]}}])
-    yield opened
-    opened.close()
-    assert not errors
+    draws = {"uniform": [[9, 7, 6, 3, 4, 1, 1, 1]]}
+    yield from mounted(browser, BatchPanel(), {"draws": draws}, 900)
 
 
 def lengths_of(page):
@@ -59,8 +43,8 @@ def test_the_module_and_layout_agree(page, lengths):
         "real": layout.n_real,
         "cells": layout.n_cells,
     }
-    assert page.evaluate("lengths => batch.layoutOf(lengths)", lengths) == expected
-    summary = page.evaluate("lengths => batch.summary(lengths)", lengths)
+    assert page.evaluate("lengths => module.layoutOf(lengths)", lengths) == expected
+    summary = page.evaluate("lengths => module.summary(lengths)", lengths)
     assert summary == pv.show(lengths).to_text().splitlines()[0]
 
 
@@ -86,12 +70,12 @@ def test_every_cell_lies_at_its_place_in_data(page, lengths):
 @given(st.integers(0, 2_000))
 @few
 def test_names_are_those_of_python(page, index):
-    assert page.evaluate("index => batch.sequenceName(index)", index) == sequence_name(index)
+    assert page.evaluate("index => module.sequenceName(index)", index) == sequence_name(index)
 
 
 def test_its_colours_are_those_of_the_palette():
     for colour in palette.SEQUENCES:
-        assert json.dumps(colour) in SOURCE
+        assert json.dumps(colour) in BatchPanel._esm
 
 
 def test_a_row_is_pulled_by_mouse_and_keyboard(page):
@@ -118,6 +102,12 @@ def test_lengths_are_typed_drawn_added_and_removed(page):
     page.click(".fewer")
     page.select_option(".kind", "uniform")
     assert lengths_of(page) == [9, 7, 6]
+    page.fill(".seed", "-3")
+    assert "seed is -3; type a whole number from 0 to 0" in page.inner_text(".wrong")
+    page.fill(".seed", "0")
+    page.evaluate("mounted.panel.setLengths(Array(9).fill(1), true)")
+    page.select_option(".kind", "uniform")
+    assert "there are 9 sequences; remove 1" in page.inner_text(".wrong")
 
 
 def test_packing_goes_from_stage_to_stage_and_back(page):
@@ -131,6 +121,12 @@ def test_packing_goes_from_stage_to_stage_and_back(page):
     assert "batch_sizes = [8, 8, 8, 7, 5, 4, 3, 2]" in sentences[2]
     page.click(".back")
     assert page.evaluate("mounted.values.progress") == 2
+
+
+def test_150_steps_are_neither_all_numbered_nor_all_listed(page):
+    page.evaluate("mounted.panel.setLengths([150, 30]), mounted.panel.setProgress(3)")
+    assert "2, 2, …, 1, 1, 1] (150 in all)" in page.inner_text(".says")
+    assert page.locator("svg text:text-is('6')").count() == 1  # and not 4, which would be too near
 
 
 def test_the_cursor_says_what_an_rnn_reads(page):
@@ -152,16 +148,7 @@ def test_plain_keys_stay_in_the_panel(page):
 @pytest.mark.parametrize("width", [320, 700])
 @pytest.mark.parametrize("progress", [0, 3])
 def test_nothing_is_cut_off_and_no_text_is_small(page, width, progress):
-    page.set_viewport_size({"width": width, "height": 700})
-    page.wait_for_function("width => mounted.panel.width <= width", arg=width)
-    page.evaluate("progress => mounted.panel.setProgress(progress)", progress)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    sizes = page.evaluate(
-        """() => [...document.querySelectorAll("svg text")]
-             .filter(text => getComputedStyle(text).visibility === "visible")
-             .map(text => parseFloat(getComputedStyle(text).fontSize))"""
-    )
-    assert min(sizes) >= 11
+    assert illegible(page, width, progress) == []
 
 
 def test_it_can_be_paused_and_scrubbed(page):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from browser_checks import played_and_paused
+from browser_checks import illegible, mounted, played_and_paused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -11,26 +11,12 @@ import packviz as pv
 from packviz.panels import StatePanel
 
 NAMES = ("kind", "lengths", "longest", "weights", "x")
-OPEN = """
-async ([source, state]) => {
-  const blob = new Blob([source], { type: "text/javascript" });
-  window.states = await import(URL.createObjectURL(blob));
-  window.mounted = states.mount(document.querySelector("main"), state);
-}
-"""
 
 
 @pytest.fixture
 def page(browser):
     panel = StatePanel([3, 5, 2, 4])
-    opened = browser.new_page(viewport={"width": 760, "height": 600}, reduced_motion="reduce")
-    errors = []
-    opened.on("pageerror", lambda error: errors.append(error))
-    opened.set_content(f"<html lang=en><style>{panel._css}</style><main></main>")
-    opened.evaluate(OPEN, [panel._esm, {name: getattr(panel, name) for name in NAMES}])
-    yield opened
-    opened.close()
-    assert not errors
+    yield from mounted(browser, panel, {name: getattr(panel, name) for name in NAMES}, 760)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -40,7 +26,7 @@ def test_its_states_are_those_of_torch(page, lengths, seed):
     lstm = torch.nn.LSTM(2, 5, batch_first=True)
     x = torch.randn(len(lengths), max(lengths), 2) * pv.real_mask(lengths)[..., None]
     weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
-    drawn = page.evaluate("given => states.paddedStates(...given)", [weights, x.tolist(), lengths])
+    drawn = page.evaluate("given => module.paddedStates(...given)", [weights, x.tolist(), lengths])
     states = torch.tensor(drawn)
     assert not states[:, 0].any()
     assert torch.allclose(states[:, 1:], lstm(x)[0], atol=1e-5)
@@ -64,6 +50,11 @@ def test_pulling_b_longer_moves_the_padded_state_of_c(page):
     assert "both runs read data" in page.inner_text(".says")
 
 
+def test_a_run_ends_with_the_data(page):
+    page.evaluate("mounted.panel.progress = 8, mounted.panel.draw()")
+    assert "undefined" not in page.inner_text(".says")
+
+
 def test_it_moves_until_it_is_paused(page):
     paused = played_and_paused(page)
     assert page.evaluate("mounted.panel.progress") == paused
@@ -71,15 +62,7 @@ def test_it_moves_until_it_is_paused(page):
 
 @pytest.mark.parametrize("width", [320, 700])
 def test_nothing_is_cut_off_and_no_text_is_small(page, width):
-    page.set_viewport_size({"width": width, "height": 700})
-    page.wait_for_function("width => mounted.panel.width <= width", arg=width)
-    page.evaluate("mounted.panel.setProgress(5)")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    sizes = page.evaluate(
-        """() => [...document.querySelectorAll("svg text")]
-             .map(text => parseFloat(getComputedStyle(text).fontSize))"""
-    )
-    assert min(sizes) >= 11
+    assert illegible(page, width, 5) == []
     ends = page.evaluate(
         """() => [...document.querySelectorAll("svg .end-state")]
              .map(text => text.getBoundingClientRect().right)"""

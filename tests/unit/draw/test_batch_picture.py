@@ -142,6 +142,16 @@ def test_indices_are_beside_their_rows(lengths):
     assert columns == [[str(i) for i in indices] for indices in expected]
 
 
+def test_a_bold_name_has_room_beside_the_indices():
+    shown = batch_picture.Shown(Layout([1]), names=["sentence number"])
+    assert shown.name_width >= 128  # in DejaVu Sans, which is wider than Helvetica
+
+
+def test_no_value_is_cut_if_it_has_room_below():
+    said = drawn([4], [["-0.00032"] * 4], indices=True).said()
+    assert said.count("-0.00032") == 3 * 4
+
+
 # Whatever the layout, labels and theme: valid, the same again, and within the frame.
 
 

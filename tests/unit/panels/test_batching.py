@@ -48,6 +48,7 @@ def drawn(kind="log-normal", sequences=512, longest=128, seed=0):
 def test_it_starts_with_sentences_like_lengths():
     shows(BatchingPanel(), drawn())
     shows(BatchingPanel(OWN, batch_size=4), OWN, 4)
+    assert "1 cell, 0 padding" in repr(BatchingPanel([1]))
     other = BatchingPanel(kind="uniform", sequences=64, longest=9, order=BUCKETED, processes=1)
     shows(other, drawn("uniform", 64, 9), 32, BUCKETED, processes=1)
 

@@ -291,8 +291,9 @@ def test_the_lengths_of_a_panel_cannot_be_set():
             panel.lengths = [3, 2]
 
 
-# The arguments of each panel, apart from lengths, with values of a wrong type or out of range.
+# The arguments of each panel, apart from most lengths, with values of a wrong type or out of range.
 WRONG = [
+    (AlignPanel, "lengths", [17]),
     *((AlignPanel, name, 3) for name in ("source_side", "padding_side", "zeros")),
     *((CostPanel, name, "x") for name in ("mode", "input_size", "hidden_size")),
     *(
@@ -300,7 +301,7 @@ WRONG = [
         for name in ("kind", "sequences", "batch_size", "order", "processes")
     ),
     *((RowPanel, name, 0.5) for name in ("sequences", "row_size", "strategy", "mask")),
-    *((StaircasePanel, name, None) for name in ("sequences", "longest", "call")),
+    *((StaircasePanel, name, None) for name in ("sequences", "longest", "call", "rectangles")),
 ]
 
 

@@ -1,5 +1,7 @@
 """Tests the panel of states without a browser."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -15,9 +17,14 @@ def test_the_panel_has_the_lstm_and_the_data_that_its_docstring_names():
     assert panel.to_text().splitlines()[0].endswith("so h_n is wrong for a, c and d")
 
 
-@pytest.mark.parametrize("lengths", [[3, 9, 2, 4], [3, 5, 2], [3, 0, 2, 4]])
-def test_lengths_without_data_are_refused(lengths):
+WRONG_LENGTHS = [[3, 9, 2, 4], [3, 5, 2], [3, 0, 2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("longest", 9), ("progress", 9), *product(["lengths"], WRONG_LENGTHS)]
+)
+def test_steps_without_data_are_refused(name, value):
     panel = StatePanel([3, 5, 2, 4])
-    with pytest.raises(ValueError, match=r"length"):
-        panel.lengths = lengths
+    with pytest.raises(ValueError, match=name):
+        setattr(panel, name, value)
     assert panel.lengths == (3, 5, 2, 4)
