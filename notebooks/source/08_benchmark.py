@@ -83,7 +83,7 @@ assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
 shares = [pv.Layout(lengths.triangle(count, steps)).n_padding / (count * steps) for count, steps in [(8, 5), (10, 5)]]
 assert shares[0] < shares[1] < 0.41 < b.n_padding / b.n_cells < 0.5  # less in an incomplete countdown, and a short one
 ids, n, targets = network.batch(b.lengths, 512)
-assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
+assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.METHODS["packed"]), atol=1e-3)  # the same logits
 
 # %% [markdown]
 # Half of the cells.
