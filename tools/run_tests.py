@@ -24,11 +24,11 @@ STAGES: dict[str, tuple[str, ...]] = {
     "browser": ("-m pytest tests/browser",),
     "lint": ("-m ruff check .", "-m ruff format --check .", "-m mypy"),
     "notebooks": ("-m pytest tests/notebooks",),
-    "unit": ("-m pytest tests/unit tests/device",),
     "site": ("docs/build.py build/site", "-m pytest tests/site"),
+    "unit": ("-m pytest tests/unit tests/device",),
 }
-"""The arguments of Python for each stage of a group, which begin in this order. The two longest
-come first, and the next longest runs beside the rest."""
+"""The arguments of Python for each stage of a group. What waits begins first, and what keeps all
+cores busy last."""
 
 
 def run(group: str) -> list[str]:
@@ -59,10 +59,9 @@ def main() -> int:
     """Runs groups of stages, by default all. Returns 1 if a stage failed, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="*", choices=[*STAGES, []], metavar="GROUP")
-    wanted = parser.parse_args().groups or STAGES
-    groups = [group for group in STAGES if group in wanted]
+    groups = parser.parse_args().groups or STAGES
     with ThreadPoolExecutor(2) as pool:
-        failed = [stage for stages in pool.map(run, groups) for stage in stages]
+        failed = [stage for stages in pool.map(run, sorted(groups)) for stage in stages]
     for stage in failed:
         print(f"failed: python {stage}")
     return int(bool(failed))

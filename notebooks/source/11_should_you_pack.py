@@ -96,9 +96,9 @@ for size in sorted({size for size, _, _ in times}):
 # So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and the
 # stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel has its own
 # code for matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is
-# Intel's MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN.
-# <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster
-# BLAS, the times of the packed LSTM should shrink, but those of the padded one should not.
+# Intel's MKL. On this AMD processor, MKL takes a generic path, and in large products, it is about half as fast as
+# oneDNN. <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a
+# faster BLAS, the times of the packed LSTM should shrink, but those of the padded one should not.
 #
 # Suppose that a rule knew all this, and always named the faster choice. Could we simply obey it?
 
