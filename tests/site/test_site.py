@@ -309,10 +309,17 @@ def test_search_shows_summaries(open_search):
     assert "enforce_sorted" in excerpt.inner_text(timeout=60_000)
 
 
-def test_search_finds_a_method_in_the_reference(open_search):
-    tab = open_search("from_offsets")
-    found = tab.locator('.pagefind-ui a[href*="api/1-lengths.html#packviz.Layout.from_offsets"]')
-    found.first.wait_for(timeout=60_000)
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("from_offsets", "1-lengths.html#packviz.Layout.from_offsets"),
+        ("BucketSampler", "3-packing-and-running.html#pv-bucketsampler"),
+        ("check_static", "5-checks.html#pv-check-static"),
+    ],
+)
+def test_search_finds_a_name_in_the_reference(open_search, name, place):
+    tab = open_search(name)
+    tab.locator(f'.pagefind-ui a[href*="api/{place}"]').first.wait_for(timeout=60_000)
 
 
 def test_a_page_that_is_opened_as_a_file_says_how_to_search(open_page):
