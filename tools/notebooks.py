@@ -59,9 +59,11 @@ def _write(options: argparse.Namespace) -> int:
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     """Runs one edition, and replaces its file if it has changed. Returns what was done."""
     stored = _stored(edition.path)
-    # Both editions have the live timings of the reader's notebook, which is written first.
-    notebook = executed(edition, _stored(options.root / "notebooks" / edition.path.name))
-    draw_charts(notebook, stored)
+    # Both editions have the live timings and charts of the reader's notebook, which is written
+    # first.
+    readers = _stored(options.root / "notebooks" / edition.path.name)
+    notebook = executed(edition, readers)
+    draw_charts(notebook, stored, readers)
     problems = []
     for cell in notebook.cells:
         problems += [f"cell {cell.id}: {leak}" for leak in leaks(cell, options.root)]

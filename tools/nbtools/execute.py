@@ -121,20 +121,21 @@ def charts(notebook: Any) -> Iterator[Any]:
                 yield output
 
 
-def draw_charts(notebook: Any, stored: Any | None = None) -> None:
+def draw_charts(notebook: Any, *stored: Any | None) -> None:
     """Adds a PNG to each chart that has none.
 
-    If the stored notebook has a picture of the same chart, that picture is kept, because a machine
+    If a stored notebook has a picture of the same chart, that picture is kept, because a machine
     with different fonts would give an unchanged chart a new picture.
 
     Args:
         notebook: The notebook to change in place.
-        stored: The notebook as it was stored, or None.
+        stored: The notebooks that were stored before; None for one that was not.
 
     Raises:
         RunError: Chromium is missing.
     """
-    old = {_key(chart): png_of(chart) for chart in charts(stored)} if stored else {}
+    known = [chart for other in stored if other for chart in charts(other)]
+    old = {_key(chart): png_of(chart) for chart in known}
     new = []
     for chart in charts(notebook):
         chart.data[PNG] = old.get(_key(chart)) or png_of(chart)
