@@ -274,11 +274,10 @@ def test_a_page_moves_answers_and_is_accessible(open_page, page):
         tab.emulate_media(color_scheme=scheme)
         ground = tab.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 17, 17)"}[scheme]
-        found = (
-            Axe()
-            .run(tab, {"exclude": [["svg[role=img] > *"]]}, {"resultTypes": ["violations"]})
-            .response
-        )
+        options = {"resultTypes": ["violations"]}
+        if scheme == "dark":  # nothing else has changed
+            options["runOnly"] = ["color-contrast"]
+        found = Axe().run(tab, {"exclude": [["svg[role=img] > *"]]}, options).response
         grave = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
         assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == []
 
