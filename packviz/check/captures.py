@@ -55,7 +55,7 @@ def numbers(output: Any) -> list[Any]:
     """
     numbers = []
     for name, part in parts(output, "result"):
-        if isinstance(part, (Tensor, np.ndarray, int, float, complex)):
+        if isinstance(part, (Tensor, np.ndarray, np.number, np.bool_, int, float, complex)):
             numbers.append(part)
         elif part is not None and not isinstance(part, str):
             raise TypeError(

@@ -348,14 +348,13 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
         time = int(rnns[0].batch_first)
         readings[(shape[time],) * shape[1 - time]] = {}
     for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
-        # Lengths that do not fit the first tensor may be those of another one.
-        shape = next((size for size in shapes if max(lengths) in size), shapes[0])
-        for batch, time in permutations(range(len(shape)), 2):
-            if shape[batch] == len(lengths) and shape[time] >= max(lengths):
-                axes = {}
-                for place, tensor in tensors.items():
-                    axes[place] = _axes(tensor.shape, shape, batch, time)
-                yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
+        for shape in dict.fromkeys(shapes):
+            for batch, time in permutations(range(len(shape)), 2):
+                if shape[batch] == len(lengths) and shape[time] >= max(lengths):
+                    axes = {}
+                    for place, tensor in tensors.items():
+                        axes[place] = _axes(tensor.shape, shape, batch, time)
+                    yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
     yield _Example(inputs)
 
 
@@ -388,9 +387,9 @@ def _all_tries(
         reading = _tries(model, example)
         known = best.setdefault(example.lengths, reading)
         best[example.lengths] = max(known, reading, key=lambda each: len(each[1]))
-    (example, tries, reasons), *others = sorted(best.values(), key=lambda each: not each[1])
+    (example, tries, reasons), *others = sorted(best.values(), key=lambda each: -len(each[1]))
     for _, more, _ in others:
-        tries += [one for one in more if one[0].question == "lengths" and not one[0].both]
+        tries += [one for one in more if one[0].question == "lengths" or one[0].both]
     return example, tries, reasons
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from packviz.core.validation import kind_of, share
 from packviz.draw.text import table
 from packviz.ops.agreement import parts, scales
 from packviz.ops.masks import Lengths, lengths_tensor, require_width
-from packviz.ops.private import UnpackingWider
+from packviz.ops.private import UnpackingWider, is_batched
 from packviz.ops.tolerance import of_states
 
 Model = Callable[[Tensor], object]
@@ -145,9 +146,7 @@ def compare_padding(
     axis = int(shape.batch_first)
     unread: dict[str, str] = {}
     run = partial(_run, model, unread)
-    owner = getattr(model, "__self__", model)
-    module = owner if isinstance(owner, nn.Module) else nn.Identity()
-    with evaluating(module, others=True) as trained:
+    with evaluating(nn.ModuleList(_modules_of(model)), others=True) as trained:
         clean, has_fixed = _clean(run, x, real, shape)
         added = shape.steps - clean.shape[axis]
         shape = shape._replace(steps=clean.shape[axis])
@@ -171,9 +170,10 @@ def compare_padding(
     is_complete = len(runs) > 3 and shape.steps == max(layout.lengths)
     if not is_complete:
         notes.append(
-            f"Not tested: {AMOUNT}. That takes a model for batches of any width, so cut masks and"
-            " targets to the width of the batch that it gets. On the CPU, give an x that is as wide"
-            " as its longest sequence; on a GPU, one that is a step wider."
+            f"Not tested: {AMOUNT}. That takes sequences of different lengths, and a model for"
+            " batches of any width, so give a mask the width of what it hides, as in"
+            " pv.real_mask(lengths, output.shape[1]). On the CPU, give an x that is as wide as its"
+            " longest sequence; on a GPU, one that is a step wider."
         )
     outputs = []
     missing = torch.empty(0)
@@ -185,6 +185,23 @@ def compare_padding(
         reason = f"it is {kind}, and only tensors, arrays, numbers and text are compared"
         outputs.append(Output(name, "entries", 0, None, reason=reason))
     return PaddingComparison(layout, tuple(outputs), tuple(notes), is_complete)
+
+
+def _modules_of(model: object) -> Iterator[nn.Module]:
+    """Yields the modules that a model consists of, belongs to or, as a function, names."""
+    values = [getattr(model, "__self__", None)]
+    if isinstance(model, nn.Module):
+        yield model
+    elif isinstance(model, partial):
+        values += [*model.args, *model.keywords.values()]
+        yield from _modules_of(model.func)
+    elif inspect.isfunction(model):
+        with suppress(ValueError):  # a variable has no value yet
+            names = inspect.getclosurevars(inspect.unwrap(model))
+            values += [*names.nonlocals.values(), *names.globals.values()]
+    for value in values:
+        if isinstance(value, nn.Module):
+            yield value
 
 
 @contextmanager
@@ -210,7 +227,7 @@ def evaluating(model: nn.Module, others: bool = False) -> Iterator[list[nn.Modul
         def evaluate(called: nn.Module, inputs: object) -> None:
             if called.training and get_ident() == thread:
                 trained.extend(part for part in called.modules() if part.training)
-                after.enter_context(_eval_mode(called))
+                after.enter_context(_eval_mode(called, called_only=True))
 
         after.enter_context(_eval_mode(model))
         if others:
@@ -219,14 +236,19 @@ def evaluating(model: nn.Module, others: bool = False) -> Iterator[list[nn.Modul
 
 
 @contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    """Sets a model to eval mode. Afterwards, its modes and its buffers are as they were."""
+def _eval_mode(model: nn.Module, called_only: bool = False) -> Iterator[None]:
+    """Sets a model to eval mode. Afterwards, its modes and its buffers are as they were.
+
+    If the model was found because it was called, its buffers get their values back, but are not put
+    back in their places, because torch.func may have lent them for this call.
+    """
     with ExitStack() as after, keeping_modes(model):
         for part in model.modules():
             for name, buffer in part.named_buffers(recurse=False):
-                if is_lazy(buffer):
+                if is_lazy(buffer) or is_batched(buffer):
                     continue
-                after.callback(setattr, part, name, buffer)
+                if not called_only:
+                    after.callback(setattr, part, name, buffer)
                 after.callback(_restore, buffer, buffer.clone())
         with suppress(NotImplementedError):  # an exported program has no modes
             model.eval()
@@ -276,8 +298,9 @@ def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tenso
     results = {}
     numbers = []
     for name, value in parts(model(batch.clone())):
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-            value = torch.from_numpy(value.copy())
+        is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
+        if is_array or isinstance(value, (complex, np.complexfloating)):
+            value = torch.tensor(value)
         if isinstance(value, Tensor):
             # A copy, because the next run may write into the model's own tensor.
             value = value.detach().to_dense().clone()
@@ -285,7 +308,7 @@ def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tenso
             if value.is_complex():
                 named = {f"{name}.real": value.real, f"{name}.imag": value.imag}
             results.update(named)
-        elif isinstance(value, (int, float, np.integer, np.floating)):
+        elif isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
             numbers.append(value)
         elif isinstance(value, str):
             numbers.append(hash(value))
@@ -302,15 +325,14 @@ def _wider_runs(
     """Runs the model on batches with more time steps; empty if it takes none.
 
     Returns:
-        The results of a batch whose real cells are all the same, of the batch with more of its own
+        The results of a batch whose real cells are alike, of the batch with more of its own
         padding, of the batch with data in these steps, and of the first one with more padding. (If
-        all cells are the same, a zero in the padding is nearly always a feature's largest value.)
+        all cells are alike, a zero in the padding is nearly always a feature's largest value.)
     """
-    same = clean.clone()
-    real = clean[mask]
-    same[mask] = real[real.reshape(len(real), -1).double().abs().amax(1).argmax()]
     steps = clean.narrow(axis, 0, 1).repeat_interleave(added, axis)
     padding = clean[~mask]
+    same = clean.clone()
+    same[mask] = _alike(clean[mask], padding)
     more = padding[:1].expand_as(steps) if len(padding) else steps
     longer = [torch.cat([clean, more], axis), torch.cat([clean, steps], axis)]
     longer.append(torch.cat([same, more], axis))
@@ -322,6 +344,22 @@ def _wider_runs(
         if not unpacking.has_widened:
             return [first, *map(run, longer)]
     return []
+
+
+def _alike(real: Tensor, padding: Tensor) -> Tensor:
+    """Returns multiples of the cell with the largest number, or one id that is not padding.
+
+    The multiples differ, because a model may divide by what its cells differ in, or sort them.
+    """
+    if not real.is_floating_point():
+        others = real[(real != padding[:1]).reshape(len(real), -1).any(1)] if len(padding) else real
+        real = others if len(others) else real
+    sizes = real.reshape(len(real), -1).to(torch.complex128).abs().amax(1)
+    cell = real[sizes.argmax()]
+    if not real.is_floating_point():
+        return cell
+    factors = torch.rand(len(real), generator=torch.Generator().manual_seed(0)) + 0.5
+    return cell * factors.to(real).reshape(-1, *[1] * cell.dim())
 
 
 def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
@@ -376,7 +414,9 @@ def _judged(
     if wider:
         same, longer, read, same_longer = wider
         widened = compared(clean, longer)
-        if not widened.differing:
+        # Among equal ids, the order is arbitrary, and a difference is 0.
+        is_usable = same.is_floating_point() and not compared(same, same).differing
+        if is_usable and not widened.differing:
             widened = compared(same, same_longer)
         is_resized = clean.shape != longer.shape and widened.places != "real cells"
         if not is_resized:

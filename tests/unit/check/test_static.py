@@ -6,6 +6,7 @@ import types
 import warnings
 from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
 from habits import habit_since
@@ -622,6 +623,23 @@ def test_each_input_that_may_be_lengths_gets_other_values():
     assert checked.answers["trace"]["lengths"].mark == WRONG
 
 
+def test_labels_and_states_do_not_hide_the_lengths():
+    x = torch.randn(B, 9, 3)
+
+    def loss(self, x, labels, n):
+        real = torch.arange(x.shape[1]) < n[:, None].clamp(max=int(x.shape[1]))
+        return (x * real[..., None]).sum(1)[range(B), labels]
+
+    def encode(self, x, n, h):
+        packed = pack_padded_sequence(x, n, True, enforce_sorted=False)
+        return pad_packed_sequence(self.rnn(packed, h)[0], True)[0].sum(1) / int(x.shape[1])
+
+    labels, n = torch.tensor([[0, 2, 1, 2], [9, 5, 3, 2]])
+    assert check(loss, x, labels, n).verdict == "wrong"
+    gru = nn.GRU(3, 6, batch_first=True)
+    assert check(encode, x, LENGTHS, torch.zeros(1, B, 6), rnn=gru).verdict == "wrong"
+
+
 def test_the_example_itself_is_no_other_input():
     def one_at_a_time(self, x, n=None):
         assert len(x) == 1
@@ -637,4 +655,5 @@ def test_results_that_cannot_be_compared_are_refused():
 
     with pytest.raises(TypeError, match="the model's result is a Normal, which cannot"):
         check(policy, X, LENGTHS)
-    assert check(lambda self, x, n: (x.cumsum(1), "words", None), X, LENGTHS).ok
+    is_ok = check(lambda self, x, n: (x.cumsum(1), "words", None, numpy.float32(1)), X, LENGTHS).ok
+    assert is_ok

@@ -4,11 +4,13 @@ import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
@@ -396,7 +398,7 @@ class Method(nn.Module):
         self.norm = nn.BatchNorm1d(8)
 
     def encode(self, x):
-        return self.norm(x)
+        return nn.functional.dropout(self.norm(x), 0.5, self.training)
 
 
 def test_a_model_that_leaves_out_further_steps_is_not_tested_with_them():
@@ -442,6 +444,7 @@ def test_modules_that_a_function_names_are_set_to_eval_mode():
     method, trainer = Method(), Trainer()
     for function, module in (
         (lambda x: norm(x), norm),
+        (lambda x: method.encode(x), method.norm),
         (method.encode, method.norm),
         (partial(method.encode), method.norm),
         (trainer.step, trainer.models["one"][0]),
@@ -453,6 +456,30 @@ def test_modules_that_a_function_names_are_set_to_eval_mode():
         assert "In training, BatchNorm takes" in comparison.to_text()
 
 
+def test_buffers_that_are_lent_for_a_call_go_back_to_their_owner():
+    norms = [nn.BatchNorm1d(8)]
+    own, lent = norms[0].running_mean, nn.BatchNorm1d(8).state_dict()
+    compared(lambda x: functional_call(norms[0], lent, (x[:, :8],)))
+    assert norms[0].running_mean is own
+
+
+def test_a_model_for_cells_that_differ_is_not_called_wrong():
+    def correlations(x):
+        return torch.stack([row[:n].T.corrcoef() for row, n in zip(x, LENGTHS, strict=True)])
+
+    assert compared(correlations).agrees
+
+
+def test_a_token_that_ends_sentences_may_be_the_padding():
+    ids = torch.randint(9, (5, 8))
+    ids[~MASK] = ids[range(5), LENGTHS - 1] = 9
+
+    def mean(ids):
+        return (ids * (ids < 9)).sum(1) / (ids < 9).sum(1)
+
+    assert compared(mean, ids).agrees is None  # another padding would count
+
+
 def test_attention_weights_and_as_many_features_as_steps_are_no_obstacle():
     attention, linear = nn.MultiheadAttention(4, 1, batch_first=True), nn.Linear(4, 8)
 
@@ -460,7 +487,7 @@ def test_attention_weights_and_as_many_features_as_steps_are_no_obstacle():
         return attention(x, x, x, key_padding_mask=torch.arange(x.shape[1]) >= LENGTHS[:, None])
 
     def turned(x):
-        return linear(x).transpose(1, 2), torch.complex(x, x).conj()
+        return linear(x).transpose(1, 2), torch.complex(x, x).conj(), np.bool_(True), 1j
 
     for model in (attend, turned):
         assert compared(model).agrees

@@ -530,6 +530,11 @@ def test_autocast_is_left_to_torch(method):
 # The plan.
 
 
+def test_an_rnn_is_split_from_501_real_cells_on():
+    plans = [pv.plan(pv.Spec("RNN", 2, 3), [n, 249], training=False) for n in (251, 252)]
+    assert [plan.method for plan in plans] == ["packed", "split"]
+
+
 def test_a_plan_in_words():
     lengths = range(128, 0, -1)
     stairs = pv.plan(pv.Spec("LSTM", 128, 256), lengths)
