@@ -198,7 +198,8 @@ def _modules_of(model: object) -> Iterator[nn.Module]:
     elif inspect.isfunction(model):
         with suppress(ValueError):  # a variable has no value yet
             names = inspect.getclosurevars(inspect.unwrap(model))
-            values += [*names.nonlocals.values(), *names.globals.values()]
+            values += names.nonlocals.values()
+            values += names.globals.values()
     for value in values:
         if isinstance(value, nn.Module):
             yield value
@@ -299,7 +300,8 @@ def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tenso
     numbers = []
     for name, value in parts(model(batch.clone())):
         is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
-        if is_array or isinstance(value, (complex, np.complexfloating)):
+        is_complex = isinstance(value, (complex, np.complexfloating))
+        if is_array or is_complex:
             value = torch.tensor(value)
         if isinstance(value, Tensor):
             # A copy, because the next run may write into the model's own tensor.
@@ -308,7 +310,7 @@ def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tenso
             if value.is_complex():
                 named = {f"{name}.real": value.real, f"{name}.imag": value.imag}
             results.update(named)
-        elif isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        elif isinstance(value, (int, float, np.number, np.bool_)):
             numbers.append(value)
         elif isinstance(value, str):
             numbers.append(hash(value))
@@ -351,14 +353,17 @@ def _alike(real: Tensor, padding: Tensor) -> Tensor:
 
     The multiples differ, because a model may divide by what its cells differ in, or sort them.
     """
-    if not real.is_floating_point():
-        others = real[(real != padding[:1]).reshape(len(real), -1).any(1)] if len(padding) else real
-        real = others if len(others) else real
-    sizes = real.reshape(len(real), -1).to(torch.complex128).abs().amax(1)
-    cell = real[sizes.argmax()]
-    if not real.is_floating_point():
+    is_float = real.is_floating_point()
+    if len(padding) and not is_float:
+        is_other = (real != padding[:1]).reshape(len(real), -1).any(1)
+        real = real[is_other] if is_other.any() else real
+    sizes = real.reshape(len(real), -1).to(torch.complex128).abs()
+    largest = sizes.nan_to_num(0, 0).amax(1)
+    cell = real[largest.argmax()]
+    if not is_float:
         return cell
-    factors = torch.rand(len(real), generator=torch.Generator().manual_seed(0)) + 0.5
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.rand(len(real), generator=generator) + 0.5
     return cell * factors.to(real).reshape(-1, *[1] * cell.dim())
 
 
