@@ -219,7 +219,7 @@ class _Reading:
         if self.finding.rule != TOO_LONG or not marks:
             return False
         before = np.where(blank, end, batch.n - marks)
-        beyond = replace(self, choices=_choices(batch, before, end, self.cell))
+        beyond = replace(self, choices=_log_choices(batch, before, end, self.cell))
         return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: Batch, marks: int = 0) -> float:
@@ -477,7 +477,7 @@ def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Read
         if (read == n).all():
             continue
         late = read > n
-        choices = _choices(batch, n, read, cell)
+        choices = _log_choices(batch, n, read, cell)
         purpose = ""
         if np.array_equal(np.sort(read), np.sort(n)):
             choices = min(choices, math.lgamma(len(n) + 1))
@@ -561,7 +561,7 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
     return ""
 
 
-def _choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> float:
+def _log_choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> float:
     """Returns the logarithm of the number of mistakes like `n`, if the data end at `read`."""
     wrong = read != n
     size = int(wrong.sum())

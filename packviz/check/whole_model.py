@@ -221,12 +221,12 @@ def evaluating(model: nn.Module, others: bool = False) -> Iterator[list[nn.Modul
     is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     devices = range(torch.cuda.device_count()) if is_used else ()
     random_state = torch.random.fork_rng(devices)
-    thread = get_ident()
+    thread_id = get_ident()
     trained = [part for part in model.modules() if part.training]
     with ExitStack() as after, random_state, torch.no_grad():
 
         def evaluate(called: nn.Module, inputs: object) -> None:
-            if called.training and get_ident() == thread:
+            if called.training and get_ident() == thread_id:
                 trained.extend(part for part in called.modules() if part.training)
                 after.enter_context(_eval_mode(called, called_only=True))
 

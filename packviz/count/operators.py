@@ -31,7 +31,7 @@ from packviz.ops import private
 Result = TypeVar("Result")
 
 
-_KERNELS = {"slice_backward": 2}  # of operators with more than one
+_KERNELS_OF = {"slice_backward": 2}  # of operators with more than one
 
 
 class Operator(NamedTuple):
@@ -73,7 +73,7 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
         filled = _filled(func, args, kwargs, result)
         if filled:
             name, _ = _kind(func)
-            self.calls.append(Operator(name, 1, _KERNELS.get(name, 1), filled))
+            self.calls.append(Operator(name, 1, _KERNELS_OF.get(name, 1), filled))
         return result
 
 

@@ -16,7 +16,7 @@ from packviz.draw.text import count
 
 _PADDED = 120.0  # px: the left edge of the padded gradients
 _PACKED = 320.0  # px: the left edge of the packed gradients
-_WIDE = 310.0  # px: the width of a packed gradient
+_WIDTH = 310.0  # px: the width of a packed gradient
 _WRITTEN = 690.0  # px: the right edge of the numbers
 _KEY = [(REAL, "needed"), (HATCHED, "written, but not needed")]
 
@@ -97,7 +97,7 @@ class Copies(Drawing):
         packed = [cells_of[b][t] for b, t in layout.source]
         padded.draw(cells_of)
         middle = (y + padded.foot) / 2
-        wide = _WIDE / layout.n_real
+        wide = _WIDTH / layout.n_real
         Grid(sheet, 1, len(packed), wide, 18, _PACKED, middle - 9).draw([packed])
         sheet.text(4, middle, f"length {end}", bold=True)
         last = f" to {end - 1}" if end > start + 1 else ""

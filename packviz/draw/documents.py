@@ -123,7 +123,7 @@ class Scores(Drawing):
 
         If the document is cut, they must be in the same piece of it.
         """
-        return sum(map(self._needed, self.rows))
+        return sum(map(self._needed_scores, self.rows))
 
     @cached_property
     def cross_document(self) -> int:
@@ -171,7 +171,7 @@ class Scores(Drawing):
         for i, row in enumerate(self.rows):
             real = _real(row)
             padding = f"{self.row_size - real} padding,"
-            needed = f"{self._needed(row):,} needed:"
+            needed = f"{self._needed_scores(row):,} needed:"
             pieces = [f"{sequence_name(b)}[{first}:{first + size}]" for b, first, size in row]
             rows.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
         if len(rows) > FEW:
@@ -254,7 +254,7 @@ class Scores(Drawing):
         colours = sheet.colours
         thick = _STRIP - 4
         each = side / steps
-        needed = self._needed(row)
+        needed = self._needed_scores(row)
         scores = f"{needed:,} of {self._square(steps):,}"
         sheet.note(x, y - _STRIP - 6, f"{scores} needed")
         queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
@@ -314,7 +314,7 @@ class Scores(Drawing):
         """Returns the number of scores among `size` time steps."""
         return size * (size + 1) // 2 if self.is_causal else size * size
 
-    def _needed(self, row: _Row) -> int:
+    def _needed_scores(self, row: _Row) -> int:
         """Returns the number of scores needed in a row."""
         return sum(self._square(piece.size) for piece in row)
 

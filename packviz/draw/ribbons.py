@@ -10,7 +10,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import WIDTH, Sheet, row
 
-_WIDE = 44.0  # px: a state
+_WIDTH = 44.0  # px: a state
 _TALL = 24.0  # px: a state
 _GAP = 14.0  # px: between two rows
 _SPAN = 120.0  # px: the length of a ribbon
@@ -76,25 +76,25 @@ class Ribbons(Drawing):
         sheet.text(0, 16, method, bold=True)
         rows = self.methods[method]
         shift = _GAP * (len(rows) - 1) / 2  # so that both sides have the same middle
-        right = _WIDE + _SPAN
+        right = _WIDTH + _SPAN
         framed = []
         y = _TOP
         for r, places in enumerate(rows):
             name = sequence_name(self.rows[r])
-            sheet.text(right + _WIDE + 8, y + _TALL * len(places) / 2 + 4, name)
+            sheet.text(right + _WIDTH + 8, y + _TALL * len(places) / 2 + 4, name)
             for i in map(int, places):
                 name, owner = self.states[i]
                 colour = sequence_colour(owner)
                 start = _TOP + shift + i * _TALL
-                left = (_WIDE, start + _TALL / 2)
+                left = (_WIDTH, start + _TALL / 2)
                 sheet.curve(left, (right, y + _TALL / 2), colour, width=5)
-                sheet.cell(0, start, _WIDE, _TALL, colour, name)
-                sheet.cell(right, y, _WIDE, _TALL, colour, name)
+                sheet.cell(0, start, _WIDTH, _TALL, colour, name)
+                sheet.cell(right, y, _WIDTH, _TALL, colour, name)
                 if owner != self.rows[r]:
                     framed.append(y)
                 y += _TALL
             y += _GAP
         sheet.layer()
         for y in framed:
-            sheet.frame(right, y, _WIDE, _TALL)
+            sheet.frame(right, y, _WIDTH, _TALL)
         return sheet

@@ -19,7 +19,7 @@ from packviz.draw.text import FEW, Labelled, count, is_few, percent, short, tabl
 # All in px.
 _LEFT = 70.0  # the space to the left of the grid
 _TOP = 46.0  # the space above the grid
-_WIDE = 460.0  # the largest width of the grid
+_WIDTH = 460.0  # the largest width of the grid
 _TALL = 330  # the largest height of the grid
 
 _COLOUR = len(COLOURS) - 1  # of the curves: a colour that no method has
@@ -92,7 +92,7 @@ class Stairs(Drawing):
         step = stride(layout.batch_size, _TALL)
         order = layout.sorted_indices[::step].tolist()
         muted = sheet.colours.muted
-        wide = min(30.0, _WIDE / layout.max_len)
+        wide = min(30.0, _WIDTH / layout.max_len)
         tall = min(22.0, _TALL / len(order))
         grid = Grid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, size=11)
         what = f"{self.calls:,} rectangles"
@@ -132,7 +132,7 @@ class Stairs(Drawing):
         sheet.text(x + 20, y + 10, "padding, left out")
         notes = [one_in(step, layout.batch_size)] if step > 1 else []
         foot = sheet.paragraph(y + 19, notes)
-        sheet.size(_LEFT + _WIDE + 24, foot + 3)
+        sheet.size(_LEFT + _WIDTH + 24, foot + 3)
         return sheet
 
     def _name_axis(self, grid: Grid) -> None:

@@ -92,8 +92,8 @@ def _forward(
     directions = range(layer.directions)
     joined = grid.joined(outs, task.target, directions, task.padding_value)
     h_n = [joined.index_select(0, grid.last + d * grid.n_cells) for d in directions]
-    is_kept = keeps or torch.is_grad_enabled()  # for the kernel's backward pass
-    out = grid.padded(joined, task.target, directions, task.padding_value, is_kept)
+    is_saved = keeps or torch.is_grad_enabled()  # for the kernel's backward pass
+    out = grid.padded(joined, task.target, directions, task.padding_value, is_saved)
     return out, torch.stack(h_n), torch.stack(c_n) if c_n else None, kept
 
 

@@ -157,15 +157,15 @@ class Grid:
         return torch.cat([*parts, parts[0].new_full((1, parts[0].shape[1]), value)])
 
     def padded(
-        self, cells: Tensor, shape: Padded, which: range, value: float, is_kept: bool
+        self, cells: Tensor, shape: Padded, which: range, value: float, is_saved: bool
     ) -> Tensor:
         """Returns the rows of a padded batch, given what `joined` returns.
 
-        It overwrites the padding of the cells, unless `is_kept`.
+        It overwrites the padding of the cells, unless `is_saved`.
         """
         if self.is_view(shape, which):
             out = cells
-            if is_kept or shape.batch_first:
+            if is_saved or shape.batch_first:
                 rows = cells.view(shape.steps, shape.batch, -1)
                 rows = rows.transpose(0, 1) if shape.batch_first else rows
                 out = cells.new_empty(cells.shape)  # a view could not be changed in place

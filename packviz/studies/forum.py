@@ -97,7 +97,7 @@ Ratios and the finding are relative to padded.
 """
 
 
-_VERBS = {"ratio": "takes", "memory": "needs"}
+_VERB_OF = {"ratio": "takes", "memory": "needs"}
 
 _Spread = tuple[float, float, float]
 
@@ -164,7 +164,7 @@ def finding(results: TimedPoints, quantity: str, methods: Sequence[str], setup: 
             parts.append(f"{name} {plain(median)}")
         else:
             multiple = f"{median / reference:#.2g}".rstrip(".")
-            parts.append(f"{name} {_VERBS[quantity]} {multiple}")
+            parts.append(f"{name} {_VERB_OF[quantity]} {multiple}")
     units = {"time": "ms", "ratio": f"times as long as {first}"}
     unit = units.get(quantity, f"times the memory of {first}")
     sentence = f"{', '.join(parts)} {unit} (training, setup {setup}, {largest.steps} steps)"
