@@ -196,7 +196,9 @@ def _modules_of(model: object) -> Iterator[nn.Module]:
         values += [*model.args, *model.keywords.values()]
         yield from _modules_of(model.func)
     elif inspect.isfunction(model):
-        with suppress(ValueError):  # a variable has no value yet
+        with suppress(
+            ValueError, TypeError
+        ):  # a variable has no value yet, or it wraps no function
             names = inspect.getclosurevars(inspect.unwrap(model))
             values += names.nonlocals.values()
             values += names.globals.values()
@@ -302,7 +304,7 @@ def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tenso
         is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
         is_complex = isinstance(value, (complex, np.complexfloating))
         if is_array or is_complex:
-            value = torch.tensor(value)
+            value = torch.tensor(np.array(value))
         if isinstance(value, Tensor):
             # A copy, because the next run may write into the model's own tensor.
             value = value.detach().to_dense().clone()
@@ -363,7 +365,7 @@ def _alike(real: Tensor, padding: Tensor) -> Tensor:
     if not is_float:
         return cell
     generator = torch.Generator().manual_seed(0)
-    factors = torch.rand(len(real), generator=generator) + 0.5
+    factors = 1 - torch.rand(len(real), generator=generator) / 2
     return cell * factors.to(real).reshape(-1, *[1] * cell.dim())
 
 
