@@ -196,9 +196,8 @@ def _modules_of(model: object) -> Iterator[nn.Module]:
         values += [*model.args, *model.keywords.values()]
         yield from _modules_of(model.func)
     elif inspect.isfunction(model):
-        with suppress(
-            ValueError, TypeError
-        ):  # a variable has no value yet, or it wraps no function
+        # A variable may have no value yet, and what is wrapped may be no function.
+        with suppress(ValueError, TypeError):
             names = inspect.getclosurevars(inspect.unwrap(model))
             values += names.nonlocals.values()
             values += names.globals.values()
@@ -421,7 +420,7 @@ def _judged(
     if wider:
         same, longer, read, same_longer = wider
         widened = compared(clean, longer)
-        # Among equal ids, the order is arbitrary, and a difference is 0.
+        # Results may be ranks, which are arbitrary among equal ids, or NaN, if a spread is 0.
         is_usable = same.is_floating_point() and not compared(same, same).differing
         if is_usable and not widened.differing:
             widened = compared(same, same_longer)
