@@ -328,10 +328,10 @@ def museum_search(panel: panels.MuseumPanel) -> str:
         entries.append(vars(entry) | {"place": entry.place, "card": card, "texts": entry.texts})
     data = {
         "entries": entries,
-        "packing": museum.PACKING,
-        "error": museum.IS_ERROR.pattern,
-        "idle": museum.IDLE,
-        "doubts": [museum.SHARED, museum.SOME_WORDS],
+        "packing": museum.PACKING_PATTERN,
+        "error": museum.ERROR_PATTERN.pattern,
+        "idle": museum.STOP_WORDS,
+        "doubts": [museum.SHARED_TEXT_DOUBT, museum.WORDS_DOUBT],
     }
     cards = "".join(entry.to_html() for entry in panel.matches).replace(".ipynb", ".html")
     return str(PARTS.museum(panel, box("table", cards), data, read("docs/museum.js")))

@@ -54,14 +54,14 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        machine = importlib.import_module("packviz.core.system")
-        return machine.own_version() or "0+unknown"
+        system = importlib.import_module("packviz.core.system")
+        return system.packviz_version() or "0+unknown"
     path = _MODULES.get(name) or _SUBMODULES.get(name)
     if path is None:
         message = f"module 'packviz' has no attribute {name!r}"
-        close = get_close_matches(name, [*_MODULES, *_SUBMODULES], n=1)
-        if close:
-            message += f"; did you mean {close[0]!r}?"
+        suggestions = get_close_matches(name, [*_MODULES, *_SUBMODULES], n=1)
+        if suggestions:
+            message += f"; did you mean {suggestions[0]!r}?"
         raise AttributeError(message, name=name)
     module = importlib.import_module(f"packviz.{path}")
     value = getattr(module, name) if name in _MODULES else module
@@ -70,5 +70,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    special = [name for name in globals() if name.startswith("__")]
-    return sorted({*special, *_MODULES, *_SUBMODULES, "__version__"})
+    dunder_names = [name for name in globals() if name.startswith("__")]
+    return sorted({*dunder_names, *_MODULES, *_SUBMODULES, "__version__"})

@@ -9,31 +9,31 @@ import sys
 from collections.abc import Sequence
 
 from packviz.core import lengths
-from packviz.core.system import own_version
+from packviz.core.system import packviz_version
 from packviz.core.util import require_suffix
 from packviz.draw.picture import show
-from packviz.studies.command import add_bench, add_study, save
+from packviz.studies.command import add_bench_options, add_study_commands, save
 
-STOPPED = 130
+INTERRUPT_STATUS = 130
 """The exit status after Ctrl-C, as in a shell."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="packviz", description="See and time PyTorch packed sequences from a terminal."
     )
-    version = own_version() or "(not installed)"
+    version = packviz_version() or "(not installed)"
     parser.add_argument("--version", action="version", version=f"packviz {version}")
     commands = parser.add_subparsers(title="commands", required=True)
 
-    def add(name: str, words: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=words, description=f"{words.capitalize()}.")
+    def add(name: str, summary: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
 
-    _add_show(add("show", "print a batch, padded and packed"))
-    add_bench(
+    _add_show_options(add("show", "print a batch, padded and packed"))
+    add_bench_options(
         add("bench", "time the model from a forum question, padded and packed, on this machine")
     )
-    add_study(add("study", "repeat an experiment from the notebooks on this machine"))
+    add_study_commands(add("study", "repeat an experiment from the notebooks on this machine"))
     return parser
 
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The status is 2 if the input cannot be used or a package is missing, 130 after Ctrl-C, and 0
     otherwise.
     """
-    options = _parser().parse_args(arguments)
+    options = _make_parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character still shows the rest.
         sys.stdout.reconfigure(errors="replace")
@@ -64,14 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = 2
     except KeyboardInterrupt:
         message = "stopped"
-        status = STOPPED
+        status = INTERRUPT_STATUS
     else:
         return status
     print(f"packviz: {message}", file=sys.stderr)
     return status
 
 
-def _add_show(parser: argparse.ArgumentParser) -> None:
+def _add_show_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz show` to the parser."""
     parser.add_argument(
         "lengths",
@@ -89,10 +89,10 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write to this file; its name must end in .svg, .png, .html or .txt",
     )
-    parser.set_defaults(run=_show)
+    parser.set_defaults(run=_run_show)
 
 
-def _show(options: argparse.Namespace) -> None:
+def _run_show(options: argparse.Namespace) -> None:
     picture = show(lengths.read(" ".join(options.lengths), options.column))
     if not options.out:
         print(picture)

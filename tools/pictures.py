@@ -10,13 +10,13 @@ from nbtools.execute import small
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
-from packviz.draw.differences import BANDS
+from packviz.draw.differences import FILL_MEANINGS
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
 _SIGNS = [f"a number, {sign}" for sign in ("−−−", "−−", "−", "0", "+", "++", "+++")]
 _SHARES = [f"a weight, {share}" for share in ("least", "less", "half", "more", "most")]
-_BANDS = [f"differs, {band}" for band in BANDS]
+_BANDS = [f"differs, {band}" for band in FILL_MEANINGS]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 LENGTHS = (3, 5, 2, 4)
@@ -98,13 +98,13 @@ def moving() -> str:
     parts = []
     for b, length in enumerate(LENGTHS):
         row_of = {"b": b, "r": ranks[b], "length": length, "name": sequence_name(b)}
-        parts.append(_ROW.format(**row_of, fill=palette.SEQUENCES[b]))
+        parts.append(_ROW.format(**row_of, fill=palette.SEQUENCE_FILLS[b]))
     for t, size in enumerate(layout.batch_sizes):
         leaves = 38 + 6 * t
         parts.append(_COLUMN.format(t=t, size=size, leaves=leaves, arrives=leaves + 9))
     # A cell travels downwards, in front of those below it.
     for p, (b, t) in reversed([*enumerate(layout.source)]):
-        fill = palette.SEQUENCES[b]
+        fill = palette.SEQUENCE_FILLS[b]
         cell = {"b": b, "r": ranks[b], "t": t, "p": p, "name": sequence_name(b), "fill": fill}
         parts.append(_CELL.format(**cell, ink=palette.ink_on(fill)))
     colours = []
@@ -122,11 +122,11 @@ def colours() -> str:
 
 def _colours(theme: str) -> Sheet:
     own = palette.THEMES[theme]
-    fills = {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCES)}
+    fills = {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCE_FILLS)}
     fills |= {f"method: {name}": fill for name, fill in palette.METHODS.items()}
-    fills |= zip(_SIGNS, palette.SIGNED, strict=True)
+    fills |= zip(_SIGNS, palette.SIGNED_FILLS, strict=True)
     fills |= zip(_SHARES, palette.RAMP, strict=True)
-    fills |= zip(_BANDS, palette.SHADES, strict=True)
+    fills |= zip(_BANDS, palette.DIFFERENCE_FILLS, strict=True)
     fills |= {"real, useful": palette.REAL, "padding, wasted work": HATCHED}
     fills |= {"pointed at": own.accent, "wrong": own.wrong, "right": own.right}
     fills |= {"words": own.text, "axes and notes": own.muted}
@@ -138,7 +138,7 @@ def _colours(theme: str) -> Sheet:
         sheet.box(8, y + 2, 30, 16, fill)
         code = f"{own.hatch} on {own.padding}" if fill == HATCHED else fill
         for x, words in ((50, name), (220, code)):
-            sheet.text(x, y + 14, words, ink=own.text)
+            sheet.text(x, y + 14, words, text_colour=own.text)
         y += 22
     sheet.size(380, height)
     return sheet

@@ -100,7 +100,7 @@ for distinct in range(1, 7):
     panel.distinct.value = distinct
     pad = profile.count(panel.shown.layout, features=1).pad
     assert panel.shown.total == pad.backward.bytes // 4
-    assert panel.shown.indexed == panel.shown.layout.n_real
+    assert panel.shown.n_written_by_index == panel.shown.layout.n_real
 panel.distinct.value = 3
 if profile.count([5, 4], features=1).pad.formula is None:
     assert [o.bytes for o in pad.backward.operators if o.name == "copy_"][::2] == [48 * 4] * 6

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.validation import kind_of
-from packviz.ops.agreement import parts, scales
+from packviz.ops.agreement import parts, rounding_scales
 
 Capture = Callable[..., object]
 """A captured model, which takes the model's inputs."""
@@ -25,54 +25,54 @@ BACKENDS = ("trace", "export", "compile", "onnx", "onnx_legacy")
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a copy of a nested value in which `change` has replaced every leaf, in order.
 
     Mappings, lists and tuples have parts. Every other object is a leaf, and so is a list or a tuple
     of whole numbers.
     """
     if isinstance(value, Mapping):
-        return {key: mapped(part, change) for key, part in value.items()}
-    is_leaf = isinstance(value, torch.Size) or is_list(value)
+        return {key: map_leaves(part, change) for key, part in value.items()}
+    is_leaf = isinstance(value, torch.Size) or is_int_list(value)
     if isinstance(value, (list, tuple)) and not is_leaf:
-        parts = [mapped(part, change) for part in value]
+        parts = [map_leaves(part, change) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return change(value)
 
 
 def leaves(value: Any) -> list[Any]:
-    """Returns the leaves of a nested value, in order (see `mapped`)."""
+    """Returns the leaves of a nested value, in order (see `map_leaves`)."""
     result: list[Any] = []
-    mapped(value, result.append)
+    map_leaves(value, result.append)
     return result
 
 
-def numbers(output: Any) -> list[Any]:
+def numeric_leaves(output: Any) -> list[Any]:
     """Returns the leaves of a model's result that are tensors, arrays or numbers.
 
     Raises:
         TypeError: there are others, except for text and None.
     """
-    numbers = []
+    numeric_parts = []
     for name, part in parts(output, "result"):
         if isinstance(part, (Tensor, np.ndarray, np.number, np.bool_, int, float, complex)):
-            numbers.append(part)
+            numeric_parts.append(part)
         elif part is not None and not isinstance(part, str):
             raise TypeError(
                 f"the model's {name} is {kind_of(part)}, which cannot be compared: let it return"
                 " tensors, arrays or numbers, or tuples, lists, dicts or dataclasses of these"
             )
-    return numbers
+    return numeric_parts
 
 
-def is_list(value: Any) -> bool:
+def is_int_list(value: Any) -> bool:
     """Returns whether a value is a list or a tuple of whole numbers."""
     if type(value) not in (list, tuple) or not value:
         return False
     return all(type(n) is int for n in value)
 
 
-class _Flat(nn.Module):
+class _FlatModel(nn.Module):
     """A model that takes and returns only tensors, because graphs take and return nothing else.
 
     Its other inputs keep the values of the example.
@@ -84,12 +84,14 @@ class _Flat(nn.Module):
         self._inputs = inputs
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        given = iter(tensors)
-        inputs = mapped(self._inputs, lambda x: next(given) if isinstance(x, Tensor) else x)
-        return tuple(map(torch.as_tensor, numbers(self.model(*inputs))))
+        tensor_iterator = iter(tensors)
+        inputs = map_leaves(
+            self._inputs, lambda x: next(tensor_iterator) if isinstance(x, Tensor) else x
+        )
+        return tuple(map(torch.as_tensor, numeric_leaves(self.model(*inputs))))
 
 
-def captured(
+def capture_model(
     backend: str, model: nn.Module, inputs: Sequence[Any], axes: Mapping[int, Iterable[int]]
 ) -> Capture:
     """Captures a model on example inputs.
@@ -112,74 +114,81 @@ def captured(
     tensors = _tensors(inputs)
     shapes = []
     for i, leaf in enumerate(leaves(inputs)):
-        if is_list(leaf) or isinstance(leaf, np.ndarray):
+        if is_int_list(leaf) or isinstance(leaf, np.ndarray):
             raise TypeError(f"an input is {kind_of(leaf)}; give a tensor")
         if isinstance(leaf, Tensor):
             shapes.append(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO))
-    flat = _Flat(model, inputs)
+    flat_model = _FlatModel(model, inputs)
     if backend == "trace":
         if sys.version_info >= (3, 14):
             raise ImportError(
                 "torch.jit.trace does not support Python 3.14 or later; choose another backend"
             )
         trace: Callable[..., Capture] = torch.jit.trace
-        graph = trace(flat, tensors, check_trace=False, strict=False)
+        graph = trace(flat_model, tensors, check_trace=False, strict=False)
     elif backend == "export":
-        graph = torch.export.export(flat, tensors, dynamic_shapes=(tuple(shapes),)).module()
+        graph = torch.export.export(flat_model, tensors, dynamic_shapes=(tuple(shapes),)).module()
     else:
-        graph = _onnx(flat, tensors, shapes, backend == "onnx_legacy")
-    return lambda *other: graph(*_tensors(other))
+        graph = _export_onnx(flat_model, tensors, shapes, backend == "onnx_legacy")
+    return lambda *other_inputs: graph(*_tensors(other_inputs))
 
 
 def _tensors(inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     return tuple(leaf for leaf in leaves(inputs) if isinstance(leaf, Tensor))
 
 
-def _onnx(
-    flat: nn.Module, tensors: tuple[Tensor, ...], shapes: Sequence[dict[int, Any]], legacy: bool
+def _export_onnx(
+    flat_model: nn.Module,
+    tensors: tuple[Tensor, ...],
+    shapes: Sequence[dict[int, Any]],
+    is_legacy: bool,
 ) -> Capture:
     try:
-        import_module("onnx" if legacy else "onnxscript")
+        import_module("onnx" if is_legacy else "onnxscript")
         runtime = import_module("onnxruntime")
     except ImportError as error:  # torch's own message about a missing package is less clear
-        install = "python -m pip install onnx onnxruntime onnxscript"
-        raise ImportError(f"{error}; run {install}") from error
+        install_command = "python -m pip install onnx onnxruntime onnxscript"
+        raise ImportError(f"{error}; run {install_command}") from error
     names = [f"x{i}" for i in range(len(tensors))]
     options: dict[str, Any] = {"dynamic_shapes": (tuple(shapes),)}
-    if legacy:
+    if is_legacy:
         options = {"dynamic_axes": dict(zip(names, map(list, shapes), strict=True))}
     with TemporaryDirectory() as folder:
         file = f"{folder}/model.onnx"
-        options |= {"input_names": names, "dynamo": not legacy, "external_data": False}
-        torch.onnx.export(flat, tensors, file, **options)
+        options |= {"input_names": names, "dynamo": not is_legacy, "external_data": False}
+        torch.onnx.export(flat_model, tensors, file, **options)
         session = runtime.InferenceSession(file)
 
-    def run(*other: Tensor) -> object:
-        arrays = {name: x.cpu().numpy() for name, x in zip(names, other, strict=True)}
+    def run_session(*other_inputs: Tensor) -> object:
+        arrays = {name: x.cpu().numpy() for name, x in zip(names, other_inputs, strict=True)}
         # The file leaves out the inputs that the model does not read.
-        return session.run(None, {known.name: arrays[known.name] for known in session.get_inputs()})
+        return session.run(
+            None,
+            {model_input.name: arrays[model_input.name] for model_input in session.get_inputs()},
+        )
 
-    return run
+    return run_session
 
 
 def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float = 1e-5) -> str:
     """Describes the first difference between two lists of leaves; empty if they agree.
 
-    Two leaves agree if they differ by at most `tolerance` times the largest of their `scales`.
+    Two leaves agree if they differ by at most `tolerance` times the largest of their
+    `rounding_scales`.
     """
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
     for i, pair in enumerate(zip(expected, result, strict=True), 1):
-        a, b = map(_wide, pair)
+        a, b = map(_as_complex, pair)
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
-        largest = scales(a, a != b).amax() if a.numel() else 0.0
+        largest = rounding_scales(a, a != b).amax() if a.numel() else 0.0
         if not torch.allclose(b, a, 0, float(tolerance * largest), equal_nan=True):
             return f"differs by {(a - b).abs().max():.2g} in result {i}"
     return ""
 
 
-def _wide(leaf: Any) -> Tensor:
+def _as_complex(leaf: Any) -> Tensor:
     return torch.as_tensor(leaf).detach().cpu().to(torch.complex128)
 
 

@@ -16,18 +16,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
+from packviz.core.layout import BoolArray, Layout, frozen, require_nonempty, sequence_name
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.validation import kind_of, one_of, require_values, share
+from packviz.core.validation import kind_of, one_of, reject_meta, require_nonnegative
 from packviz.draw import text
 from packviz.draw.differences import Differences, draw
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import count, is_few, table
+from packviz.draw.text import is_small, table, with_noun
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
-from packviz.ops.masks import lengths_tensor, require_width
+from packviz.ops.masks import lengths_tensor, require_mask_width
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
-from packviz.ops.tolerance import of_states
+from packviz.ops.tolerance import state_tolerance
 
 if TYPE_CHECKING:
     from packviz.check.whole_model import PaddingComparison
@@ -55,7 +55,7 @@ RESULTS = {
 """The names that `StatesComparison.agrees` and `needs_packing` accept, each with its meaning."""
 
 
-class Run(NamedTuple):
+class RunResult(NamedTuple):
     """The results of an RNN, detached, in the shapes that the RNN returns.
 
     The RNN has `L` layers, `D` directions and states of size `H`. `P` is its `proj_size`, or `H`
@@ -99,8 +99,8 @@ class Difference:
 
     def __getitem__(self, cells: Any) -> Difference:
         """Returns a part of the cells."""
-        parts = (self.absolute[cells], self.differs[cells], self.both_nan[cells])
-        return Difference(self.axis, *parts, self.scale)
+        selected_arrays = (self.absolute[cells], self.differs[cells], self.both_nan[cells])
+        return Difference(self.axis, *selected_arrays, self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,40 +112,40 @@ class _Line:
         difference: the difference in all cells.
         results: the `RESULTS` to which the line belongs. A line about padding does not belong to
             any, because values in the padding are neither right nor wrong.
-        where: a mask of the cells that the line is about; True for all.
+        mask: a mask of the cells that the line is about; True for all.
         noun: the name of a cell.
-        whole: the name of the result to which the part belongs; empty if it is not a part.
+        whole_name: the name of the result to which the part belongs; empty if it is not a part.
     """
 
     name: str
     difference: Difference
     results: tuple[str, ...] = ()
-    where: BoolArray | bool = True
+    mask: BoolArray | bool = True
     noun: str = "cell"
-    whole: str = ""
+    whole_name: str = ""
 
     @cached_property
-    def cells(self) -> int:
+    def n_cells(self) -> int:
         """The number of cells."""
-        return self._count(np.ones_like(self.difference.differs))
+        return self._count_cells(np.ones_like(self.difference.differs))
 
     @cached_property
-    def differing(self) -> int:
+    def n_differing(self) -> int:
         """The number of cells that differ."""
-        return self._count(self.difference.differs)
+        return self._count_cells(self.difference.differs)
 
     @cached_property
-    def both_nan(self) -> int:
+    def n_both_nan(self) -> int:
         """The number of cells in which both runs have a NaN in the same place."""
-        return self._count(self.difference.both_nan)
+        return self._count_cells(self.difference.both_nan)
 
-    def _count(self, cells: BoolArray) -> int:
-        return int((cells & self.where).sum())
+    def _count_cells(self, cells: BoolArray) -> int:
+        return int((cells & self.mask).sum())
 
     @property
-    def worst(self) -> float:
+    def largest_difference(self) -> float:
         """The largest absolute difference; may be NaN."""
-        return float(self.difference.absolute.max(where=self.where, initial=0))
+        return float(self.difference.absolute.max(where=self.mask, initial=0))
 
     @property
     def sequences(self) -> list[str]:
@@ -153,28 +153,36 @@ class _Line:
         axis = self.difference.axis
         if axis is None:
             return []
-        places = (self.difference.differs & self.where).nonzero()[axis]
-        return list(map(sequence_name, np.unique(places).tolist()))
+        rows = (self.difference.differs & self.mask).nonzero()[axis]
+        return list(map(sequence_name, np.unique(rows).tolist()))
 
     @property
-    def agreement(self) -> str:
+    def result_text(self) -> str:
         """The line without its name."""
-        if not self.cells:
+        if not self.n_cells:
             return "nothing to compare"
-        of = count(self.cells, self.noun)
-        if not self.differing:
-            return f"agree (NaN in both at {self.both_nan:,} of {of})" if self.both_nan else "agree"
-        where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
+        cells_text = with_noun(self.n_cells, self.noun)
+        if not self.n_differing:
+            return (
+                f"agree (NaN in both at {self.n_both_nan:,} of {cells_text})"
+                if self.n_both_nan
+                else "agree"
+            )
+        sequences_text = f" (in {join_words(self.sequences, 6)})" if self.sequences else ""
         return (
-            f"differ at {self.differing:,} of {of}{where}, by up to {text.difference(self.worst)}"
+            f"differ at {self.n_differing:,} of {cells_text}{sequences_text}, by up to"
+            f" {text.difference(self.largest_difference)}"
         )
 
 
-def _merged(lines: list[_Line], every: list[_Line]) -> str:
+def _merge_names(lines: list[_Line], all_lines: list[_Line]) -> str:
     """Returns the names of lines, or of a result if all its parts are among them."""
-    split = {line.whole for line in every if line not in lines}
-    names = [line.name if line.whole in {"", *split} else line.whole for line in lines]
-    return listed(list(dict.fromkeys(names)))
+    partial_results = {line.whole_name for line in all_lines if line not in lines}
+    names = [
+        line.name if line.whole_name in {"", *partial_results} else line.whole_name
+        for line in lines
+    ]
+    return join_words(list(dict.fromkeys(names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +213,8 @@ class StatesComparison(Drawing, HasNumbers):
     layout: Layout
     dtype: str
     tolerance: float
-    padded: Run
-    packed: Run
+    padded: RunResult
+    packed: RunResult
     outputs: Difference
     h_n: Difference
     c_n: Difference | None
@@ -220,7 +228,7 @@ class StatesComparison(Drawing, HasNumbers):
         agrees: dict[str, bool] = {}
         for line in self._lines:
             for name in line.results:
-                agrees[name] = agrees.get(name, True) and not line.differing
+                agrees[name] = agrees.get(name, True) and not line.n_differing
         return SimpleNamespace(**agrees)
 
     def needs_packing(self, name: str) -> bool:
@@ -245,33 +253,46 @@ class StatesComparison(Drawing, HasNumbers):
     @property
     def verdict(self) -> str:
         """A summary of which results need packing on this batch, and which do not."""
-        lines = [line for line in self._lines if line.results and line.cells]
-        wrong = [line for line in lines if line.differing]
-        unclear = [line for line in lines if line.both_nan and not line.differing]
-        right = [line for line in lines if not line.both_nan and not line.differing]
-        parts = []
-        if unclear:
-            parts.append(
-                f"In {_merged(unclear, lines)}, both runs have NaN in the same places, where they"
-                " cannot be compared."
+        lines = [line for line in self._lines if line.results and line.n_cells]
+        differing_lines = [line for line in lines if line.n_differing]
+        both_nan_lines = [line for line in lines if line.n_both_nan and not line.n_differing]
+        agreeing_lines = [line for line in lines if not line.n_both_nan and not line.n_differing]
+        sentences = []
+        if both_nan_lines:
+            sentences.append(
+                f"In {_merge_names(both_nan_lines, lines)}, both runs have NaN in the same places,"
+                " where they cannot be compared."
             )
-        if not self.layout.n_padding and not wrong:
-            parts.append("There is no padding, so padded and packed results agree.")
-            parts.append("Packing is not needed for correctness.")
-            return " ".join(parts)
-        if right:
-            parts.append(f"Packing is not needed for {_merged(right, lines)}.")
-        if wrong:
-            parts.append(f"The padded results are wrong for {_merged(wrong, lines)}.")
-        hit = list(dict.fromkeys(name for line in wrong for name in line.sequences))
-        if hit:
-            every = len(hit) == self.layout.batch_size
-            parts.append(f"This affects {'every sequence' if every else listed(hit, 6)}.")
-        poisoned = [line for line in wrong if math.isnan(line.worst)]
-        if poisoned:
-            what = "every wrong result" if poisoned == wrong else _merged(poisoned, lines)
-            parts.append(f"NaN reaches {what}.")
-        return " ".join(parts)
+        if not self.layout.n_padding and not differing_lines:
+            sentences.append("There is no padding, so padded and packed results agree.")
+            sentences.append("Packing is not needed for correctness.")
+            return " ".join(sentences)
+        if agreeing_lines:
+            sentences.append(f"Packing is not needed for {_merge_names(agreeing_lines, lines)}.")
+        if differing_lines:
+            sentences.append(
+                f"The padded results are wrong for {_merge_names(differing_lines, lines)}."
+            )
+        differing_sequences = list(
+            dict.fromkeys(name for line in differing_lines for name in line.sequences)
+        )
+        if differing_sequences:
+            is_every_sequence = len(differing_sequences) == self.layout.batch_size
+            sentences.append(
+                "This affects"
+                f" {'every sequence' if is_every_sequence else join_words(differing_sequences, 6)}."
+            )
+        nan_difference_lines = [
+            line for line in differing_lines if math.isnan(line.largest_difference)
+        ]
+        if nan_difference_lines:
+            nan_results = (
+                "every wrong result"
+                if nan_difference_lines == differing_lines
+                else _merge_names(nan_difference_lines, lines)
+            )
+            sentences.append(f"NaN reaches {nan_results}.")
+        return " ".join(sentences)
 
     @property
     def summary(self) -> str:
@@ -282,26 +303,34 @@ class StatesComparison(Drawing, HasNumbers):
         """Returns a row for each compared result. `agrees` is `None` for values in the padding."""
         rows: list[Row] = []
         for line in self._lines:
-            agrees = not line.differing if line.results else None
-            row = {"result": line.name, "agrees": agrees, "cells": line.cells}
-            rows.append({**row, "differing": line.differing, "largest difference": line.worst})
+            agrees = not line.n_differing if line.results else None
+            row = {"result": line.name, "agrees": agrees, "cells": line.n_cells}
+            rows.append(
+                {
+                    **row,
+                    "differing": line.n_differing,
+                    "largest difference": line.largest_difference,
+                }
+            )
         return rows
 
     def to_text(self) -> str:
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
-        sequences = count(self.layout.batch_size, "sequence")
-        steps = count(self.layout.max_len, "time step")
-        title = f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}"
-        rows = [[line.name, line.agreement] for line in self._lines]
+        sequence_count = with_noun(self.layout.batch_size, "sequence")
+        step_count = with_noun(self.layout.max_len, "time step")
+        title = f"{self.rnn}, padded against packed: {sequence_count}, {step_count}, {self.dtype}"
+        rows = [[line.name, line.result_text] for line in self._lines]
         lines = [title, self.verdict, "", *table(rows, "  <  <"), ""]
-        scope = "sequence or, for weights, in their tensor" if self.gradients else "sequence"
+        scope_text = "sequence or, for weights, in their tensor" if self.gradients else "sequence"
         lines.append(
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
-            f" their {scope}."
+            f" their {scope_text}."
         )
-        lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
+        lines += [
+            f"The loss on {loss_name} is {LOSSES[loss_name]}." for loss_name in self.gradients
+        ]
         lines += self.notes
-        if is_few(self.layout):
+        if is_small(self.layout):
             for grid in self.panels():
                 lines += ["", *grid.to_text()]
         return "\n".join(lines)
@@ -311,7 +340,7 @@ class StatesComparison(Drawing, HasNumbers):
         return draw(self.panels(), self.verdict, theme)
 
     @property
-    def _halves(self) -> dict[str, Difference]:
+    def _output_halves(self) -> dict[str, Difference]:
         """The outputs of each direction, by its label, which is empty if there is only one."""
         names = [f", {direction} half" for direction in DIRECTIONS]
         if self.outputs.absolute.shape[2] == 1:
@@ -328,25 +357,33 @@ class StatesComparison(Drawing, HasNumbers):
         mask = self.layout.mask
         lines = []
         name = "outputs at real steps"
-        for direction, (half, outputs) in zip(DIRECTIONS, self._halves.items(), strict=False):
+        for direction, (suffix, outputs) in zip(
+            DIRECTIONS, self._output_halves.items(), strict=False
+        ):
             results = ("outputs", f"outputs_{direction}")
-            lines.append(_Line(name + half, outputs, results, mask, whole=name))
+            lines.append(_Line(name + suffix, outputs, results, mask, whole_name=name))
         if self.layout.n_padding:
-            lines.append(_Line("outputs at padding", self.outputs, where=~mask[..., None]))
+            lines.append(_Line("outputs at padding", self.outputs, mask=~mask[..., None]))
         for name, state in self._states.items():
             lines.append(_Line(name, state, (name,), noun="state"))
-        for loss, gradients in self.gradients.items():
-            results = ("gradients", f"gradients_{loss}")
-            end = f" (loss on {loss})"
-            whole = f"gradients{end}"
-            to_x, *to_weights = gradients.values()
-            lines.append(_Line(f"gradient to x{end}", to_x, results, mask, whole=whole))
+        for loss_name, gradients in self.gradients.items():
+            results = ("gradients", f"gradients_{loss_name}")
+            loss_suffix = f" (loss on {loss_name})"
+            result_name = f"gradients{loss_suffix}"
+            x_gradient, *weight_gradients = gradients.values()
+            lines.append(
+                _Line(
+                    f"gradient to x{loss_suffix}", x_gradient, results, mask, whole_name=result_name
+                )
+            )
             if self.layout.n_padding:
-                lines.append(_Line(f"gradient to padding{end}", to_x, where=~mask))
-            if to_weights:
-                weights = _gathered(to_weights)
-                name = f"gradient to weights{end}"
-                lines.append(_Line(name, weights, results, noun="tensor", whole=whole))
+                lines.append(_Line(f"gradient to padding{loss_suffix}", x_gradient, mask=~mask))
+            if weight_gradients:
+                joined_weights = _join_weights(weight_gradients)
+                name = f"gradient to weights{loss_suffix}"
+                lines.append(
+                    _Line(name, joined_weights, results, noun="tensor", whole_name=result_name)
+                )
         return lines
 
     def panels(self) -> list[Differences]:
@@ -356,19 +393,26 @@ class StatesComparison(Drawing, HasNumbers):
         padding = ~self.layout.mask
         panels: list[Differences] = []
 
-        def add(title: str, d: Difference, columns: list[str], padding: BoolArray | None) -> None:
+        def add_panel(
+            title: str, d: Difference, columns: list[str], padding: BoolArray | None
+        ) -> None:
             values = np.moveaxis(d.absolute, d.axis or 0, 0).reshape(len(rows), -1)
             differs = np.moveaxis(d.differs, d.axis or 0, 0).reshape(len(rows), -1)
             panels.append(Differences(title, rows, columns, values, differs, d.scale, padding))
 
-        for half, outputs in self._halves.items():
-            add(f"outputs{half.removesuffix(' half')}: |padded − packed|", outputs, steps, padding)
+        for suffix, outputs in self._output_halves.items():
+            add_panel(
+                f"outputs{suffix.removesuffix(' half')}: |padded − packed|",
+                outputs,
+                steps,
+                padding,
+            )
         arrows = ["→", "←"] if len(panels) > 1 else [""]
         columns = [f"{i}{arrow}" for i in range(len(self.h_n.absolute)) for arrow in arrows]
         for name, state in self._states.items():
-            add(f"{name}, by layer", state, columns, None)
-        for loss, gradients in self.gradients.items():
-            add(f"gradient to x (loss on {loss})", gradients["x"], steps, padding)
+            add_panel(f"{name}, by layer", state, columns, None)
+        for loss_name, gradients in self.gradients.items():
+            add_panel(f"gradient to x (loss on {loss_name})", gradients["x"], steps, padding)
         return panels
 
 
@@ -435,7 +479,7 @@ def compare(
             outputs at real steps, and one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of
             their sequence or weight tensor; of a whole model's, the largest that changes. Defaults
-            to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
+            to what `packviz.ops.tolerance.state_tolerance` returns for the dtype and the device.
 
     Returns:
         A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
@@ -457,7 +501,7 @@ def compare(
         (True, False)
     """
     require_padded(x)
-    require_values("x", x)
+    reject_meta("x", x)
     if callable(rnn) and not isinstance(rnn, nn.RNNBase):
         if hx is not None:
             raise TypeError(
@@ -467,46 +511,47 @@ def compare(
 
         return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
-    first = bool(rnn.batch_first if batch_first is None else batch_first)
-    require_features(rnn, x.shape, first)
+    is_batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
+    require_features(rnn, x.shape, is_batch_first)
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
-    layout = require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), first))
-    require_width(lengths, layout.max_len)
+    layout = require_nonempty(Layout.from_padded(x.shape, lengths_tensor(lengths), is_batch_first))
+    require_mask_width(lengths, layout.max_len)
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
     if tolerance is None:
-        tolerance = of_states(x.dtype, x.device.type)
-    tolerance = share("tolerance", tolerance)
+        tolerance = state_tolerance(x.dtype, x.device.type)
+    tolerance = require_nonnegative("tolerance", tolerance)
 
     runs = []
-    results = []
-    with _undisturbed(rnn, first, gradients):
+    run_gradients = []
+    with _temporary_settings(rnn, is_batch_first, gradients):
         # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
         rnn.training = gradients and x.is_cuda
         if hx is not None:
-            hx = _copy(hx)
+            hx = _copy_state(hx)
         for pack in (False, True):
-            is_leaf = gradients and x.is_floating_point()  # otherwise, the RNN raises an error
-            leaf = x.detach().clone().requires_grad_(is_leaf)
-            result = run(rnn, leaf, layout, hx, pack)
-            results.append(_gradients(rnn, leaf, layout, result) if gradients else {})
-            runs.append(Run._make(None if part is None else part.detach() for part in result))
+            # Otherwise, the RNN raises an error.
+            needs_gradient = gradients and x.is_floating_point()
+            x_copy = x.detach().clone().requires_grad_(needs_gradient)
+            result = run_rnn(rnn, x_copy, layout, hx, pack)
+            run_gradients.append(_gradients(rnn, x_copy, layout, result) if gradients else {})
+            runs.append(RunResult._make(None if part is None else part.detach() for part in result))
     padded, packed = runs
-    directions = 1 + rnn.bidirectional
-    shape = (rnn.num_layers, directions, layout.batch_size, -1)
+    n_directions = 1 + rnn.bidirectional
+    shape = (rnn.num_layers, n_directions, layout.batch_size, -1)
     h_n = _difference(2, tolerance, padded.h_n.reshape(shape), packed.h_n.reshape(shape))
     c_n = None
     if padded.c_n is not None and packed.c_n is not None:
         c_n = _difference(2, tolerance, padded.c_n.reshape(shape), packed.c_n.reshape(shape))
-    outputs = (by_direction(result.output, first, directions) for result in runs)
+    outputs = (split_directions(result.output, is_batch_first, n_directions) for result in runs)
     differences: dict[str, dict[str, Difference]] = {}
-    for loss, to_padded in results[0].items():
-        differences[loss] = {}
-        for name, gradient in to_padded.items():
+    for loss_name, padded_gradients in run_gradients[0].items():
+        differences[loss_name] = {}
+        for name, gradient in padded_gradients.items():
             axis = 0 if name == "x" else None
-            other = results[1][loss][name]
-            differences[loss][name] = _difference(axis, tolerance, gradient, other)
+            packed_gradient = run_gradients[1][loss_name][name]
+            differences[loss_name][name] = _difference(axis, tolerance, gradient, packed_gradient)
     return StatesComparison(
         rnn=str(rnn),
         layout=layout,
@@ -517,7 +562,7 @@ def compare(
         outputs=_difference(0, tolerance, *outputs),
         h_n=h_n,
         c_n=c_n,
-        batch_first=first,
+        batch_first=is_batch_first,
         gradients=differences,
         notes=tuple(_notes(rnn, gradients)),
     )
@@ -534,10 +579,10 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
         yield "Frozen parameters have no gradient and were not compared."
 
 
-def _copy(state: Any) -> Any:
+def _copy_state(state: Any) -> Any:
     """Returns a copy of an initial state, or of a pair of them."""
     if isinstance(state, (tuple, list)):
-        return tuple(map(_copy, state))
+        return tuple(map(_copy_state, state))
     return state.detach().clone()
 
 
@@ -553,25 +598,25 @@ def keeping_modes(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
+def _temporary_settings(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
     """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
-    options = patch.multiple(rnn, dropout=0.0, batch_first=batch_first)
+    settings = patch.multiple(rnn, dropout=0.0, batch_first=batch_first)
     modes = keeping_modes(rnn)
-    with torch.inference_mode(False), torch.set_grad_enabled(gradients), modes, options:
+    with torch.inference_mode(False), torch.set_grad_enabled(gradients), modes, settings:
         rnn.eval()
         yield
 
 
-def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
+def run_rnn(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> RunResult:
     """Runs the RNN on the padded or the packed batch.
 
     In both cases, the output is padded to `layout.max_len`.
     """
-    batch: Any = x
+    rnn_input: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
-        batch = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
-    result = rnn(batch, hx)
+        rnn_input = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
+    result = rnn(rnn_input, hx)
     if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError(
             f"rnn is {kind_of(rnn)} whose forward returns {kind_of(result)} instead of (output,"
@@ -581,12 +626,12 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
     if packed:
         output, _ = pad_packed_sequence(output, rnn.batch_first, total_length=layout.max_len)
     if isinstance(state, tuple):
-        return Run(output, *state)
-    return Run(output, state, None)
+        return RunResult(output, *state)
+    return RunResult(output, state, None)
 
 
 def _gradients(
-    rnn: nn.RNNBase, x: Tensor, layout: Layout, result: Run
+    rnn: nn.RNNBase, x: Tensor, layout: Layout, result: RunResult
 ) -> dict[str, dict[str, Tensor]]:
     """Returns each loss's gradients: to `"x"`, `(B, T, I)`, and to each weight, flattened."""
     weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
@@ -596,18 +641,18 @@ def _gradients(
     # The outputs are indexed, not multiplied, because 0 · NaN is NaN.
     values = {"outputs": result.output[mask], "h_n": result.h_n}
     gradients = {}
-    for seed, loss in enumerate(LOSSES):
+    for seed, loss_name in enumerate(LOSSES):
         generator = torch.Generator().manual_seed(seed)
-        shape = values[loss].shape
-        factors = torch.randn(shape, generator=generator, dtype=torch.float64).to(values[loss])
-        total = (values[loss] * factors).sum()
+        shape = values[loss_name].shape
+        factors = torch.randn(shape, generator=generator, dtype=torch.float64).to(values[loss_name])
+        total = (values[loss_name] * factors).sum()
         inputs = [x, *weights.values()]
-        to_x, *to_weights = torch.autograd.grad(
+        x_gradient, *weight_gradients = torch.autograd.grad(
             total, inputs, retain_graph=True, materialize_grads=True
         )
-        gradients[loss] = {"x": to_x if rnn.batch_first else to_x.transpose(0, 1)}
-        for name, gradient in zip(weights, to_weights, strict=True):
-            gradients[loss][name] = gradient.flatten()
+        gradients[loss_name] = {"x": x_gradient if rnn.batch_first else x_gradient.transpose(0, 1)}
+        for name, gradient in zip(weights, weight_gradients, strict=True):
+            gradients[loss_name][name] = gradient.flatten()
     return gradients
 
 
@@ -618,12 +663,12 @@ def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tens
     both_nan = np.isnan(p) & np.isnan(q)
     is_equal = (p == q) | both_nan
     with np.errstate(invalid="ignore", over="ignore"):
-        gap = np.where(is_equal, 0.0, np.abs(p - q))
-    absolute = gap.max(axis=-1)
-    finite = np.where(np.isfinite(q), np.abs(q), 0.0)
-    size = finite.max(axis=-1)
-    others = tuple(i for i in range(size.ndim) if i != axis)
-    scale = size.max(axis=others, keepdims=True)
+        abs_difference = np.where(is_equal, 0.0, np.abs(p - q))
+    absolute = abs_difference.max(axis=-1)
+    magnitudes = np.where(np.isfinite(q), np.abs(q), 0.0)
+    cell_maxima = magnitudes.max(axis=-1)
+    other_axes = tuple(i for i in range(cell_maxima.ndim) if i != axis)
+    scale = cell_maxima.max(axis=other_axes, keepdims=True)
     differs = ~(absolute <= tolerance * scale)  # negated, so that NaN counts as a difference
     if axis is not None:
         scale = scale.reshape(-1)
@@ -631,21 +676,21 @@ def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tens
     return Difference(axis, *map(frozen, arrays))
 
 
-def _gathered(weights: list[Difference]) -> Difference:
+def _join_weights(weights: list[Difference]) -> Difference:
     """Returns the differences of several weights as one, after each was judged by its own scale."""
     names = ("absolute", "differs", "both_nan", "scale")
     arrays = (np.array([getattr(weight, name) for weight in weights]) for name in names)
     return Difference(None, *arrays)
 
 
-def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
+def split_directions(output: Tensor, batch_first: bool, n_directions: int) -> Tensor:
     """Returns an output as `(B, T, D, H)`."""
     if not batch_first:
         output = output.transpose(0, 1)
-    return output.reshape(*output.shape[:2], directions, -1)
+    return output.reshape(*output.shape[:2], n_directions, -1)
 
 
-def listed(words: Sequence[str], limit: int = 100) -> str:
+def join_words(words: Sequence[str], limit: int = 100) -> str:
     """Joins words into a list for a sentence. Words beyond the first `limit` are only counted."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]

@@ -9,12 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.check.evidence import SWAPPED, Batch, about, judge, turned, undecided
+from packviz.check.evidence import (
+    BATCH_TIME_SWAPPED,
+    Batch,
+    finding_about,
+    judge_padding,
+    swap_fix,
+    undecided_finding,
+)
 from packviz.check.findings import UNDECIDED, Finding, Findings
 from packviz.core.layout import BoolArray, Layout, sequence_name
-from packviz.draw.text import count, numbers
+from packviz.draw.text import numbers, with_noun
 
-Reports = Iterator[Finding]
+FindingIterator = Iterator[Finding]
 """What a check of one kind reports."""
 
 
@@ -95,25 +102,25 @@ def diagnose(
         (True, (1,))
     """
     batch = Batch(x, lengths, batch_first)
-    findings = [*_lengths_alone(batch, lengths)]
+    findings = [*_check_lengths(batch, lengths)]
     if batch.readable:
-        findings += _counts(batch)
-        if batch.fits:
-            findings += _data(batch, x)
-            findings += _width(batch)
+        findings += _check_counts(batch)
+        if batch.has_all_lengths:
+            findings += _check_data(batch, x)
+            findings += _check_width(batch)
             if packed is not None:
-                findings += _order(batch, packed)
+                findings += _check_order(batch, packed)
             if last is not None:
-                findings += _last(batch, last)
+                findings += _check_last(batch, last)
     if hx is not None:
-        findings += _states(batch, hx)
+        findings += _check_states(batch, hx)
     return Findings(f"x of shape {tuple(x.shape)}, read as {batch.order}", tuple(findings))
 
 
 # Findings from the lengths alone.
 
 
-def _lengths_alone(batch: Batch, lengths: object) -> Reports:
+def _check_lengths(batch: Batch, lengths: object) -> FindingIterator:
     device = getattr(lengths, "device", "cpu")
     if str(device) != "cpu" and batch.values.ndim == 1:
         message = (
@@ -122,10 +129,10 @@ def _lengths_alone(batch: Batch, lengths: object) -> Reports:
         )
         fix = "pass lengths.cpu() or, better, never move them; only x goes to the device"
         yield Finding("error", "lengths not on the CPU", message, fix=fix)
-    finite = np.isfinite(batch.values)
+    is_finite = np.isfinite(batch.values)
     message = ". torch turns it into a whole number that has nothing to do with the sequence."
     fix = "count the steps again; a length is NaN or infinite after a division by 0"
-    yield from _entries(batch, ~finite, "not finite", message, fix)
+    yield from _report_lengths(batch, ~is_finite, "not finite", message, fix)
     message = (
         ". torch silently drops the fraction, so 3.9 becomes 3. A length that is computed as a"
         " share of T may come out as 5.9999995, and then becomes 5."
@@ -134,106 +141,114 @@ def _lengths_alone(batch: Batch, lengths: object) -> Reports:
         "count as your layer does, such as (n + 1) // 2 for every second step; if they are"
         " shares times T, round: lengths = torch.as_tensor(lengths).round().long()"
     )
-    wrong = finite & (batch.values != np.trunc(batch.values))
-    yield from _entries(batch, wrong, "fractional length", message, fix)
+    is_fractional = is_finite & (batch.values != np.trunc(batch.values))
+    yield from _report_lengths(batch, is_fractional, "fractional length", message, fix)
 
 
-def _entries(batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str) -> Reports:
+def _report_lengths(
+    batch: Batch, is_wrong: BoolArray, rule: str, message: str, fix: str
+) -> FindingIterator:
     """Yields an error if any lengths are wrong. `message` continues after the first of them."""
-    if not wrong.any():
+    if not is_wrong.any():
         return
-    b = np.argmax(wrong)
+    b = np.argmax(is_wrong)
     value = np.format_float_positional(batch.values[b], trim="-")  # 5.9999995 is not 6
-    more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
-    yield about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
+    others_text = f" (and {is_wrong.sum() - 1} more)" if is_wrong.sum() > 1 else ""
+    yield finding_about(
+        is_wrong, "error", rule, f"lengths[{b}] is {value}{others_text}{message}", fix
+    )
 
 
-def _counts(batch: Batch) -> Reports:
+def _check_counts(batch: Batch) -> FindingIterator:
     """Yields findings if lengths and `x` do not fit together, whatever the data are."""
     n = batch.n
-    shape = f"x, read as {batch.order}, has B = {batch.size}"
+    shape_text = f"x, read as {batch.order}, has B = {batch.size}"
     if not batch.x.numel():
-        message = f"{shape} and T = {batch.steps}, so it is empty. torch does not pack it."
+        message = f"{shape_text} and T = {batch.steps}, so it is empty. torch does not pack it."
         yield Finding("error", "empty batch", message, fix="skip this batch")
         return
     if len(n) != batch.size:
-        message = f"lengths has {count(len(n), 'entry', 'entries')}, but {shape}"
-        missing = batch.size - len(n)
-        effect = (
+        message = f"lengths has {with_noun(len(n), 'entry', 'entries')}, but {shape_text}"
+        n_missing = batch.size - len(n)
+        torch_behaviour = (
             "With enforce_sorted=False, torch raises an error about an index, or later about a"
             " shape, and does not name the cause."
         )
-        if missing > 0 and (n <= batch.steps).all():
-            effect = (
-                f"With enforce_sorted=False, torch silently drops {count(missing, 'sequence')}."
+        if n_missing > 0 and (n <= batch.steps).all():
+            torch_behaviour = (
+                "With enforce_sorted=False, torch silently drops"
+                f" {with_noun(n_missing, 'sequence')}."
             )
         if len(n) == batch.steps:  # any further finding would count along the wrong dimension
-            message += f" and T = {batch.steps}. {effect}"
-            yield Finding("error", SWAPPED, message, fix=turned(batch))
+            message += f" and T = {batch.steps}. {torch_behaviour}"
+            yield Finding("error", BATCH_TIME_SWAPPED, message, fix=swap_fix(batch))
             return
         fix = "give one length for each sequence, in the order of x"
-        yield Finding("error", "wrong count", f"{message}. {effect}", fix=fix)
+        yield Finding("error", "wrong count", f"{message}. {torch_behaviour}", fix=fix)
     fix = (
         "drop empty sequences before packing, and put zeros in their place after it, or use pv.run,"
         " which takes empty sequences"
     )
     message = ". torch does not pack empty sequences."
-    yield from _entries(batch, n < 1, "empty sequence", message, fix)
-    packed = np.minimum(n, batch.steps).sum()
+    yield from _report_lengths(batch, n < 1, "empty sequence", message, fix)
+    n_packed_rows = np.minimum(n, batch.steps).sum()
     message = (
         f", but x, read as {batch.order}, has T = {batch.steps}. torch still packs it, into"
-        f" {packed} rows of data, but the lengths add up to {n.sum()}."
+        f" {n_packed_rows} rows of data, but the lengths add up to {n.sum()}."
         " An error comes later, from the RNN or from unpacking, and does not name the cause."
     )
     fix = (
         "give the lengths of this x; were they taken before it was cut, or do they count start and"
         " end marks?"
     )
-    yield from _entries(batch, n > batch.steps, "longer than x", message, fix)
+    yield from _report_lengths(batch, n > batch.steps, "longer than x", message, fix)
 
 
 # Findings from the data, the shapes, the packed batch, the last step and the state.
 
 
-def _data(batch: Batch, x: Tensor) -> Reports:
+def _check_data(batch: Batch, x: Tensor) -> FindingIterator:
     """Yields findings about where the sequences lie in `x`, and about NaN in the padding."""
     if x.is_meta:
-        yield undecided("x is on the meta device and has no values", "pass a batch with values")
+        yield undecided_finding(
+            "x is on the meta device and has no values", "pass a batch with values"
+        )
         return
-    if not batch.possible:
+    if not batch.has_valid_lengths:
         return
-    yield from judge(batch)
+    yield from judge_padding(batch)
     padding = ~batch.mask
     if x.dtype == torch.int64 and padding.any():
-        tags = batch.x[torch.from_numpy(padding)]
-        value = tags.amax().item()
-        if value < 0 and tags.amin().item() == value:  # such as -100, which a loss ignores
+        padding_cells = batch.x[torch.from_numpy(padding)]
+        value = padding_cells.amax().item()
+        if value < 0 and padding_cells.amin().item() == value:  # such as -100, which a loss ignores
             message = (
                 f"The padding is {value}. pad_packed_sequence fills the padding with 0"
                 " instead, which a loss takes for a class."
             )
-            first = f"batch_first={batch.batch_first}"
-            fix = f"pad_packed_sequence(packed, {first}, padding_value={value})"
+            batch_first_argument = f"batch_first={batch.batch_first}"
+            fix = f"pad_packed_sequence(packed, {batch_first_argument}, padding_value={value})"
             yield Finding("info", "padding not restored", message, fix=fix)
-    hidden = ~batch.x.isfinite().all(-1).numpy() & padding
-    if not hidden.any():
+    is_hidden_nan = ~batch.x.isfinite().all(-1).numpy() & padding
+    if not is_hidden_nan.any():
         return
-    cells = count(padding.sum(), "padding cell")
+    cells_text = with_noun(padding.sum(), "padding cell")
     message = (
-        f"NaN or infinity is in {hidden.sum():,} of {cells}. A packed RNN reads none of them."
-        " A padded one does, and its weights get NaN gradients, even from a loss over real steps."
+        f"NaN or infinity is in {is_hidden_nan.sum():,} of {cells_text}. A packed RNN reads none of"
+        " them. A padded one does, and its weights get NaN gradients, even from a loss over real"
+        " steps."
     )
-    mask = f"pv.real_mask(lengths, x.shape[{int(batch.batch_first)}])"
+    mask_code = f"pv.real_mask(lengths, x.shape[{int(batch.batch_first)}])"
     if not batch.batch_first:
-        mask += ".T"
+        mask_code += ".T"
     if not x.is_cpu:
-        mask += ".to(x.device)"
-    mask += "[..., None]" * (x.ndim - 2)
-    fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
-    yield about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
+        mask_code += ".to(x.device)"
+    mask_code += "[..., None]" * (x.ndim - 2)
+    fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask_code}, 0)"
+    yield finding_about(is_hidden_nan.any(axis=1), "warning", "NaN in the padding", message, fix)
 
 
-def _width(batch: Batch) -> Reports:
+def _check_width(batch: Batch) -> FindingIterator:
     """Yields a finding if padding again makes `x` narrower."""
     longest = batch.n.max()
     if 0 < longest < batch.steps:
@@ -242,12 +257,12 @@ def _width(batch: Batch) -> Reports:
             " output is only as wide as the greatest length. If several processes share the batch,"
             " each gets as many steps as its own longest sequence has."
         )
-        total = f"total_length=x.shape[{int(batch.batch_first)}]"
-        fix = f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total})"
+        total_length = f"total_length=x.shape[{int(batch.batch_first)}]"
+        fix = f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total_length})"
         yield Finding("info", "narrower when unpacked", message, fix=fix)
 
 
-def _order(batch: Batch, packed: PackedSequence) -> Reports:
+def _check_order(batch: Batch, packed: PackedSequence) -> FindingIterator:
     """Yields a finding if `packed` is broken, or does not match the lengths or their order."""
     try:
         layout = Layout.from_packed(packed)
@@ -255,10 +270,10 @@ def _order(batch: Batch, packed: PackedSequence) -> Reports:
         fix = "pack again, from x and its lengths"
         yield Finding("error", "broken packed sequence", f"{error}.", fix=fix)
         return
-    back = packed.unsorted_indices
-    undone = None if back is None else back.tolist()
-    expected = None if packed.sorted_indices is None else layout.unsorted_indices.tolist()
-    if undone != expected:
+    unsorted_indices = packed.unsorted_indices
+    stored_order = None if unsorted_indices is None else unsorted_indices.tolist()
+    expected_order = None if packed.sorted_indices is None else layout.unsorted_indices.tolist()
+    if stored_order != expected_order:
         message = (
             "unsorted_indices does not undo sorted_indices. The RNN sorts h_0 by sorted_indices,"
             " and unpacking restores the order by unsorted_indices, so states and outputs belong to"
@@ -276,31 +291,33 @@ def _order(batch: Batch, packed: PackedSequence) -> Reports:
         fix = "pass the packed sequence that was made from this x"
         yield Finding("error", "another batch", message, fix=fix)
     else:
-        yield from _moved(batch, layout, packed)
+        yield from _check_rows(batch, layout, packed)
 
 
-def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Reports:
+def _check_rows(batch: Batch, layout: Layout, packed: PackedSequence) -> FindingIterator:
     """Yields a finding if padding again does not put each sequence into its own row.
 
-    `_moved` compares the data if they come from `x`, and otherwise the lengths.
+    `_check_rows` compares the data if they come from `x`, and otherwise the lengths.
     """
-    wrong = layout.lengths != batch.n
-    row = int(np.argmax(wrong))
-    steps = count(layout.lengths[row], "step")
-    what = f"row {row} will have {steps}, while lengths[{row}] is {batch.n[row]}"
-    same_size = packed.data.numel() == layout.n_real * batch.x.shape[2]
-    if same_size and packed.data.dtype == batch.x.dtype and not packed.data.is_meta:
+    is_wrong = layout.lengths != batch.n
+    row = int(np.argmax(is_wrong))
+    steps_text = with_noun(layout.lengths[row], "step")
+    mismatch = f"row {row} will have {steps_text}, while lengths[{row}] is {batch.n[row]}"
+    is_same_size = packed.data.numel() == layout.n_real * batch.x.shape[2]
+    if is_same_size and packed.data.dtype == batch.x.dtype and not packed.data.is_meta:
         rows = packed.data.detach().cpu().reshape(layout.n_real, -1)
-        parts = [_bytes(rows[index[index >= 0]]) for index in layout.packed_index]
-        sequences = [_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
-        by_length = [sequences[b] for b in np.argsort(-batch.n, kind="stable")]
-        if {*parts} <= {*sequences}:
-            pairs = zip(parts, sequences, strict=True)
-            wrong = np.array([part != own for part, own in pairs])
-            row = int(np.argmax(wrong))
-            there = sequence_name(sequences.index(parts[row]))
-            what = f"row {row} will be sequence {there}, not {sequence_name(row)}"
-        elif _bytes(rows) in (b"".join(sequences), b"".join(by_length)):
+        packed_sequences = [_cell_bytes(rows[index[index >= 0]]) for index in layout.packed_index]
+        sequences = [_cell_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
+        sorted_sequences = [sequences[b] for b in np.argsort(-batch.n, kind="stable")]
+        if {*packed_sequences} <= {*sequences}:
+            pairs = zip(packed_sequences, sequences, strict=True)
+            is_wrong = np.array(
+                [packed_sequence != batch_sequence for packed_sequence, batch_sequence in pairs]
+            )
+            row = int(np.argmax(is_wrong))
+            found_sequence = sequence_name(sequences.index(packed_sequences[row]))
+            mismatch = f"row {row} will be sequence {found_sequence}, not {sequence_name(row)}"
+        elif _cell_bytes(rows) in (b"".join(sequences), b"".join(sorted_sequences)):
             message = (
                 "packed.data holds one sequence after another. torch reads its first"
                 f" {batch.size} rows as the first steps of all sequences, and so on, so the RNN"
@@ -312,9 +329,9 @@ def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Reports:
             )
             yield Finding("error", "rows by sequence", message, fix=fix)
             return
-    if wrong.any():
+    if is_wrong.any():
         message = (
-            f"After unpacking, {what}, because packed does not restore your order."
+            f"After unpacking, {mismatch}, because packed does not restore your order."
             " Outputs and h_n then get the labels of other sequences, without an error."
         )
         fix = (
@@ -322,95 +339,97 @@ def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Reports:
             " the order; if you sorted x yourself, pack the unsorted x with enforce_sorted=False,"
             " or undo your sort in output and h_n"
         )
-        yield about(wrong, "warning", "order lost", message, fix)
+        yield finding_about(is_wrong, "warning", "order lost", message, fix)
 
 
-def _bytes(cells: Tensor) -> bytes:
+def _cell_bytes(cells: Tensor) -> bytes:
     """Returns the bytes of some cells, to compare them exactly."""
     return cells.contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def _last(batch: Batch, last: Tensor) -> Reports:
+def _check_last(batch: Batch, last: Tensor) -> FindingIterator:
     """Yields a finding if `last` was read at the padding."""
-    expected = batch.size * batch.x.shape[2]
-    if not isinstance(last, Tensor) or last.numel() != expected:
+    n_expected = batch.size * batch.x.shape[2]
+    if not isinstance(last, Tensor) or last.numel() != n_expected:
         raise ValueError(
-            f"last must hold one step of x for each sequence (B = {batch.size}), got {_shape(last)}"
+            f"last must hold one step of x for each sequence (B = {batch.size}), got"
+            f" {_describe_shape(last)}"
         )
-    taken = last.detach().reshape(batch.size, -1).to(batch.x)
+    last_cells = last.detach().reshape(batch.size, -1).to(batch.x)
     ends = np.clip(batch.n, 1, batch.steps) - 1
-    right = batch.x[np.arange(batch.size), ends]
-    wrong = ~_equal(taken, right)
+    correct_cells = batch.x[np.arange(batch.size), ends]
+    is_wrong = ~_equal_cells(last_cells, correct_cells)
     # Where each wrong row occurs: at which steps of its own sequence, or as whose last step.
-    own = np.zeros((batch.size, batch.steps), dtype=bool)
-    of_others = np.zeros((batch.size, batch.size), dtype=bool)
-    for b in np.flatnonzero(wrong).tolist():
-        own[b] = _equal(taken[b], batch.x[b])
-        if not own[b].any():
-            of_others[b] = _equal(taken[b], right)
-    is_own = own.any(1)
-    at_the_end = own[:, -1]
+    is_own_step = np.zeros((batch.size, batch.steps), dtype=bool)
+    is_other_last = np.zeros((batch.size, batch.size), dtype=bool)
+    for b in np.flatnonzero(is_wrong).tolist():
+        is_own_step[b] = _equal_cells(last_cells[b], batch.x[b])
+        if not is_own_step[b].any():
+            is_other_last[b] = _equal_cells(last_cells[b], correct_cells)
+    is_from_own_row = is_own_step.any(1)
+    is_last_column = is_own_step[:, -1]
     fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
-    if at_the_end.any():
-        b = int(np.argmax(at_the_end))
-        place = "x[:, -1]" if batch.batch_first else "x[-1]"
-        sequences = count(at_the_end.sum(), "sequence")
-        why = f"sequence {sequence_name(b)} ends with step {ends[b]}"
+    if is_last_column.any():
+        b = int(np.argmax(is_last_column))
+        last_column = "x[:, -1]" if batch.batch_first else "x[-1]"
+        sequences_text = with_noun(is_last_column.sum(), "sequence")
+        end_text = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
-            f"For {sequences}, last contains {place} (step {batch.steps - 1}), which is padding"
-            f" there ({why})."
+            f"For {sequences_text}, last contains {last_column} (step {batch.steps - 1}), which is"
+            f" padding there ({end_text})."
         )
-        yield about(at_the_end, "error", "read at the padding", message, fix)
-    earlier = is_own & ~at_the_end
-    if earlier.any():
-        b = int(np.argmax(earlier))
+        yield finding_about(is_last_column, "error", "read at the padding", message, fix)
+    is_earlier_step = is_from_own_row & ~is_last_column
+    if is_earlier_step.any():
+        b = int(np.argmax(is_earlier_step))
         message = (
-            f"last[{b}] is step {np.argmax(own[b])} of sequence {sequence_name(b)}, which ends with"
-            f" step {ends[b]}."
+            f"last[{b}] is step {np.argmax(is_own_step[b])} of sequence {sequence_name(b)}, which"
+            f" ends with step {ends[b]}."
         )
-        yield about(earlier, "error", "not the last step", message, fix)
-    moved = of_others.any(1)
-    if moved.any():
-        b = int(np.argmax(moved))
-        other = sequence_name(int(np.argmax(of_others[b])))
+        yield finding_about(is_earlier_step, "error", "not the last step", message, fix)
+    is_other_row = is_other_last.any(1)
+    if is_other_row.any():
+        b = int(np.argmax(is_other_row))
+        other_name = sequence_name(int(np.argmax(is_other_last[b])))
         message = (
-            f"last[{b}] is the last step of sequence {other}, so the rows are in another order."
+            f"last[{b}] is the last step of sequence {other_name}, so the rows are in another"
+            " order."
         )
-        yield about(moved, "error", "rows in another order", message, fix)
-    if (wrong & ~is_own & ~moved).any():
+        yield finding_about(is_other_row, "error", "rows in another order", message, fix)
+    if (is_wrong & ~is_from_own_row & ~is_other_row).any():
         message = "last cannot be judged, because some of its rows occur nowhere in x."
         yield Finding("warning", UNDECIDED, message, fix="pass cells of x as last")
 
 
-def _equal(cells: Tensor, others: Tensor) -> BoolArray:
+def _equal_cells(cells: Tensor, other_cells: Tensor) -> BoolArray:
     """Returns which cells have the same values. NaN equals NaN."""
-    same = (cells == others) | (cells.isnan() & others.isnan())
-    return same.all(-1).numpy()
+    is_equal = (cells == other_cells) | (cells.isnan() & other_cells.isnan())
+    return is_equal.all(-1).numpy()
 
 
-def _shape(value: object) -> str:
+def _describe_shape(value: object) -> str:
     """Describes a value by its shape or its type."""
     if isinstance(value, Tensor):
         return f"shape {tuple(value.shape)}"
     return type(value).__name__
 
 
-def _states(batch: Batch, hx: object) -> Reports:
+def _check_states(batch: Batch, hx: object) -> FindingIterator:
     """Yields a finding for each initial state that does not have one row per sequence."""
     states = hx if isinstance(hx, (tuple, list)) else [hx]
     for name, state in zip(("h_0", "c_0"), states, strict=False):
         if not isinstance(state, Tensor) or state.ndim != 3:
             raise ValueError(
                 "hx must be a tensor of shape (L·D, B, H) or a pair of such tensors, got"
-                f" {_shape(state)}"
+                f" {_describe_shape(state)}"
             )
-        rows = state.shape[1]
-        if rows == batch.size:
+        n_rows = state.shape[1]
+        if n_rows == batch.size:
             continue
         message = f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has"
-        message += f" {count(rows, 'row')} for {count(batch.size, 'sequence')}."
+        message += f" {with_noun(n_rows, 'row')} for {with_noun(batch.size, 'sequence')}."
         fix = "give one row per sequence"
-        if rows > batch.size:
+        if n_rows > batch.size:
             message += (
                 f" With enforce_sorted=False, torch takes the first {batch.size} and silently drops"
                 " the rest."

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from packviz.check import museum
 
-_SIGN = "packviz: "  # begins every note
+_NOTE_PREFIX = "packviz: "  # begins every note
 
 
 @contextmanager
@@ -46,15 +46,15 @@ def explain_errors() -> Iterator[None]:
 def _add_note(error: Exception) -> None:
     """Adds a note to an error, unless it has one or is not about packing."""
     notes = getattr(error, "__notes__", [])
-    if any(str(note).startswith(_SIGN) for note in notes):
+    if any(str(note).startswith(_NOTE_PREFIX) for note in notes):
         return
-    text = museum.text_of(error)
-    matches = museum.match(text)
+    text = museum.error_text(error)
+    matches = museum.match_rules(text)
     if not matches or not (matches.sure or "rnn.py" in text):
         return
     entry = matches[0]
-    doubt = "" if matches.sure else "perhaps: "
-    lines = [f"{_SIGN}{doubt}{entry.name} ({entry.place})"]
+    qualifier = "" if matches.sure else "perhaps: "
+    lines = [f"{_NOTE_PREFIX}{qualifier}{entry.name} ({entry.place})"]
     for part in (f"why: {entry.why}", f"fix: {entry.fix}"):
         lines += wrap(part, 90, initial_indent="  ", subsequent_indent="    ")
     error.add_note("\n".join(lines))

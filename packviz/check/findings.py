@@ -9,8 +9,8 @@ from textwrap import wrap
 from typing import Any
 
 from packviz.core.util import HasText
-from packviz.draw.table import Table, Tabled
-from packviz.draw.text import count
+from packviz.draw.table import HasTable, Table
+from packviz.draw.text import with_noun
 
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 """The levels, most serious first, with the mark of each."""
@@ -60,13 +60,15 @@ class Finding(HasText):
             lines += wrap(f"where: {self.where}", 88, subsequent_indent="  ")
         if self.fix:
             # An assignment is not broken at its blanks, so that it can be pasted.
-            whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)
-            lines += wrap(f"fix: {whole}", 88, subsequent_indent="  ")
+            unbroken_fix = re.sub(
+                r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix
+            )
+            lines += wrap(f"fix: {unbroken_fix}", 88, subsequent_indent="  ")
         return [line.replace("\xa0", " ") for line in lines]
 
 
 @dataclass(frozen=True)
-class Findings(Tabled, Sequence[Finding]):
+class Findings(HasTable, Sequence[Finding]):
     """The findings of a check, most serious first, and otherwise as they were found.
 
     Attributes:
@@ -112,9 +114,11 @@ class Findings(Tabled, Sequence[Finding]):
         mark = "✓"
         counts = ["undecided"] if self.undecided else []
         for level in LEVELS:
-            size = len(self.of(level))
-            if size:
-                counts.append(f"{size} info" if level == "info" else count(size, level))
+            n_findings = len(self.of(level))
+            if n_findings:
+                counts.append(
+                    f"{n_findings} info" if level == "info" else with_noun(n_findings, level)
+                )
         if self.of("warning"):
             mark = LEVELS["warning"]
         if self.undecided:

@@ -21,8 +21,8 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.rnn import Ragged
 
-Three = tuple[Tensor, Tensor, Tensor]
-_disabled: Callable[[object], Callable[..., Any]] = torch.compiler.disable
+ThreeTensors = tuple[Tensor, Tensor, Tensor]
+_disable_compiler: Callable[[object], Callable[..., Any]] = torch.compiler.disable
 
 
 class ExampleModel(nn.Module):
@@ -42,7 +42,7 @@ class ExampleModel(nn.Module):
 class FixedLength(ExampleModel):
     """A model that runs its LSTM on all time steps, including the padding, without packing."""
 
-    def forward(self, x: Tensor) -> Three:
+    def forward(self, x: Tensor) -> ThreeTensors:
         output, (h_n, c_n) = self.lstm(x)
         return output, h_n, c_n
 
@@ -50,7 +50,7 @@ class FixedLength(ExampleModel):
 class Sorted(ExampleModel):
     """A model that packs a batch sorted by length, runs its LSTM, and pads the output."""
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+    def forward(self, x: Tensor, lengths: Tensor) -> ThreeTensors:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
         result, (h_n, c_n) = self.lstm(packed)
         output, _ = pad_packed_sequence(result)
@@ -60,7 +60,7 @@ class Sorted(ExampleModel):
 class Unsorted(ExampleModel):
     """A model that packs a batch in any order, which torch sorts by length, and pads the output."""
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+    def forward(self, x: Tensor, lengths: Tensor) -> ThreeTensors:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         result, (h_n, c_n) = self.lstm(packed)
         output, _ = pad_packed_sequence(result)
@@ -79,7 +79,7 @@ class FinalStates(ExampleModel):
 class Returned(ExampleModel):
     """A model that returns the data of a `PackedSequence`."""
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+    def forward(self, x: Tensor, lengths: Tensor) -> ThreeTensors:
         packed = pack_padded_sequence(x, lengths)
         result, (h_n, c_n) = self.lstm(packed)
         return result.data, h_n, c_n
@@ -132,31 +132,31 @@ class _PaddedTagger(ExampleModel):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-def _padded_again(
+def _pad_to_width(
     result: PackedSequence, lengths: Tensor, width: int | None, padding_value: float = 0.0
 ) -> Tensor:
     """Pads a packed output to the width of `x`."""
     return pad_packed_sequence(result, padding_value=padding_value, total_length=width)[0]
 
 
-def _narrow(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+def _pad_to_longest(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
     """Pads a packed output to the longest sequence."""
-    return _padded_again(result, lengths, None)
+    return _pad_to_width(result, lengths, None)
 
 
-def _escaped(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+def _return_packed_data(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
     """Does not pad a packed output again."""
     return result.data
 
 
-def _maximum(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+def _take_maximum(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
     """Takes the maximum over time after padding with −inf."""
-    return 1 + _padded_again(result, lengths, width, float("-inf")).amax(0)
+    return 1 + _pad_to_width(result, lengths, width, float("-inf")).amax(0)
 
 
-def _masked_maximum(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+def _take_masked_maximum(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
     """Takes the maximum over time after masking the padding with −inf."""
-    output = _padded_again(result, lengths, width)
+    output = _pad_to_width(result, lengths, width)
     padding = torch.arange(width).unsqueeze(1) >= lengths
     return 1 + output.masked_fill(padding.unsqueeze(2), float("-inf")).amax(0)
 
@@ -166,59 +166,62 @@ class _PackedTagger(ExampleModel):
 
     def __init__(
         self,
-        read: Callable[[PackedSequence, Tensor, int], Tensor] = _padded_again,
+        read_output: Callable[[PackedSequence, Tensor, int], Tensor] = _pad_to_width,
         pack: Callable[..., PackedSequence] = pack_padded_sequence,
     ) -> None:
         """Stores the functions, and makes all outputs negative for a maximum."""
         super().__init__()
-        self.read = read
+        self.read_output = read_output
         self.pack = pack
-        if read in (_maximum, _masked_maximum):  # zeros in the padding would exceed it
+        # Zeros in the padding would exceed the maximum.
+        if read_output in (_take_maximum, _take_masked_maximum):
             with torch.no_grad():
                 self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # the bias of the cell input
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = self.pack(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
-        output = self.read(result, lengths, x.size(0))
+        output = self.read_output(result, lengths, x.size(0))
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _WholeTagger(ExampleModel):
+class _OneCallTagger(ExampleModel):
     """A tagger that runs its LSTM in one call. A compiler keeps this call or leaves it out."""
 
-    def __init__(self, whole: Callable[[nn.LSTM], Callable[..., tuple[Tensor, object]]]) -> None:
-        """Stores the function to call, which `whole` makes from the LSTM."""
+    def __init__(
+        self, make_call: Callable[[nn.LSTM], Callable[..., tuple[Tensor, object]]]
+    ) -> None:
+        """Stores the function to call, which `make_call` makes from the LSTM."""
         super().__init__()
-        self.whole = whole(self.lstm)
+        self.call_lstm = make_call(self.lstm)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        output, _ = self.whole(torch.tanh(self.before(x)), lengths=lengths)
+        output, _ = self.call_lstm(torch.tanh(self.before(x)), lengths=lengths)
         return torch.tanh(self.after(torch.relu(output)))
 
 
-def _island(lstm: nn.LSTM) -> Callable[..., tuple[Tensor, Tensor]]:
+def _make_uncompiled_call(lstm: nn.LSTM) -> Callable[..., tuple[Tensor, Tensor]]:
     """Returns a function that packs, runs the LSTM and pads, and that is never compiled."""
 
-    def run(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def run_lstm(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         result, _ = lstm(packed)
         return pad_packed_sequence(result, total_length=x.size(0))
 
-    return _disabled(run)
+    return _disable_compiler(run_lstm)
 
 
 TAGGERS: dict[str, Callable[[], ExampleModel]] = {
     "padded": _PaddedTagger,
     "packed, padded again": _PackedTagger,
-    "… no total_length": partial(_PackedTagger, _narrow),
-    "maximum, padded with −inf": partial(_PackedTagger, _maximum),
-    "maximum, masked": partial(_PackedTagger, _masked_maximum),
-    "packed, escaped": partial(_PackedTagger, _escaped),
+    "… no total_length": partial(_PackedTagger, _pad_to_longest),
+    "maximum, padded with −inf": partial(_PackedTagger, _take_maximum),
+    "maximum, masked": partial(_PackedTagger, _take_masked_maximum),
+    "packed, escaped": partial(_PackedTagger, _return_packed_data),
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": partial(_PackedTagger, pack=_disabled(pack_padded_sequence)),
-    "disabled island": partial(_WholeTagger, _island),
-    "Ragged": partial(_WholeTagger, Ragged),
+    "only pack disabled": partial(_PackedTagger, pack=_disable_compiler(pack_padded_sequence)),
+    "disabled island": partial(_OneCallTagger, _make_uncompiled_call),
+    "Ragged": partial(_OneCallTagger, Ragged),
 }
 """The functions that make the taggers, by the names that tables show."""
 

@@ -22,16 +22,16 @@ from typing import Any
 from packviz.core.silence import quiet
 from packviz.core.util import HasText
 from packviz.core.validation import kind_of, one_of
-from packviz.draw.table import Table, Tabled
-from packviz.draw.text import count
+from packviz.draw.table import HasTable, Table
+from packviz.draw.text import with_noun
 
 SECTIONS = {
     "silent": "no error, but a wrong answer",
     "error": "an error that does not say why",
     "surprise": "no bug, but a surprise",
 }  # in the order of the notebook
-NOTHING = "nothing"  # replaces the message if there is no error
-TORCH = "2.13"  # the version of torch that raised the recorded errors
+NO_MESSAGE = "nothing"  # replaces the message if there is no error
+TORCH_VERSION = "2.13"  # the version of torch that raised the recorded errors
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Rule:
         near: a second pattern that must be found, too; empty if there is none.
         unless: a pattern that must not be found; empty if there is none.
         unsure: whether other mistakes produce this text, too. If so, the rule fits a text of
-            several lines only if the text also mentions one of the subjects in `PACKING`.
+            several lines only if the text also mentions one of the subjects in `PACKING_PATTERN`.
     """
 
     text: str
@@ -58,29 +58,29 @@ class _Rule:
 
     def fits(self, text: str) -> bool:
         """Returns whether the rule fits an error text, with or without its traceback."""
-        has = partial(re.search, string=text, flags=re.IGNORECASE)
-        match = has(self.text)
-        if not match or not has(self.near):
+        search = partial(re.search, string=text, flags=re.IGNORECASE)
+        match = search(self.text)
+        if not match or not search(self.near):
             return False
-        if self.unless and has(self.unless):
+        if self.unless and search(self.unless):
             return False
-        if self.unsure and "\n" in text.strip() and not has(PACKING):
+        if self.unsure and "\n" in text.strip() and not search(PACKING_PATTERN):
             return False
         widths = match.groupdict()
         if not widths:
             return True
-        less = int(widths["less"])
-        return less < int(widths["more"]) < 2 * less
+        smaller_width = int(widths["less"])
+        return smaller_width < int(widths["more"]) < 2 * smaller_width
 
 
-PACKING = (
+PACKING_PATTERN = (
     r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
     r"|torch.(export|onnx)|Guard failed|lengths|mask|target"
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Entry(Tabled):
+class Entry(HasTable):
     """A mistake or a surprise that the museum shows.
 
     Attributes:
@@ -102,7 +102,7 @@ class Entry(Tabled):
     section: str
     why: str
     fix: str
-    says: Sequence[str] = (NOTHING,)
+    says: Sequence[str] = (NO_MESSAGE,)
     met: Sequence[tuple[str, str]] = ()
     asked: Sequence[str] = ()
     words: str = ""
@@ -128,7 +128,7 @@ class Entry(Tabled):
     def texts(self) -> list[str]:
         """All recorded messages."""
         texts = [*self.says, *(text for _, text in self.met)]
-        return [text for text in texts if text != NOTHING]
+        return [text for text in texts if text != NO_MESSAGE]
 
     def to_text(self) -> str:
         """Returns the heading and the card of the entry."""
@@ -142,26 +142,26 @@ class Entry(Tabled):
                 card shows both.
         """
         lines = []
-        for label, text in self._parts(messages or self.says):
-            first, *rest = wrap(text, 80, break_on_hyphens=label != "asked")
-            lines.append(f"{label:<12}{first}")
-            lines += [" " * 12 + line for line in rest]
+        for label, text in self._card_parts(messages or self.says):
+            first_line, *other_lines = wrap(text, 80, break_on_hyphens=label != "asked")
+            lines.append(f"{label:<12}{first_line}")
+            lines += [" " * 12 + line for line in other_lines]
         return "\n".join(lines)
 
     @property
     def table(self) -> Table:
         """The card of the entry, as a table."""
         rows = []
-        for label, text in self._parts(self.says):
+        for label, text in self._card_parts(self.says):
             rows.append((label.replace(" ", "\u00a0"), text))  # labels must not wrap
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
-    def _parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def _card_parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yields the parts of the card, each with its label."""
         for message in messages:
             yield "torch says", message
         if list(messages) != list(self.says):
-            yield "recorded", f"torch {TORCH} said: {' / '.join(self.says)}"
+            yield "recorded", f"torch {TORCH_VERSION} said: {' / '.join(self.says)}"
         for where, text in self.met:
             yield "also met", f"{text} ({where})"
         yield "why", self.why
@@ -191,11 +191,11 @@ def entry(name: str) -> Iterator[Attempt]:
     Raises:
         ValueError: there is no such entry.
     """
-    shown = named(name)
+    shown_entry = find_entry(name)
     messages: list[str] = []
 
     def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        messages.append(NOTHING)
+        messages.append(NO_MESSAGE)
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -209,7 +209,7 @@ def entry(name: str) -> Iterator[Attempt]:
         raise
     except Exception as error:
         messages.append(_message(error))
-    print(shown.card(messages or [NOTHING]))
+    print(shown_entry.card(messages or [NO_MESSAGE]))
 
 
 def _message(error: Exception) -> str:
@@ -217,8 +217,8 @@ def _message(error: Exception) -> str:
 
     It omits torch's numbers for ragged sizes, which count the jagged tensors made before.
     """
-    line = str(error).partition("\n")[0]
-    message = f"{type(error).__name__}: {line}".rstrip(": ")
+    first_line = str(error).partition("\n")[0]
+    message = f"{type(error).__name__}: {first_line}".rstrip(": ")
     return re.sub(r"\bj\d+\b", "j…", message)
 
 
@@ -250,10 +250,12 @@ class Matches(HasText, Sequence[Entry]):
         """A line that names the best match and states whether it is sure."""
         if not self.entries:
             return "Nothing matches."
-        best = f"{self[0].place}, “{self[0].name}”"
+        best_text = f"{self[0].place}, “{self[0].name}”"
         if len(self) > 1:
-            best += f" (or {count(len(self) - 1, 'other')})"
-        return f"Sure: {best}." if self.sure else f"Not sure; perhaps {best}. {self.doubt}"
+            best_text += f" (or {with_noun(len(self) - 1, 'other')})"
+        return (
+            f"Sure: {best_text}." if self.sure else f"Not sure; perhaps {best_text}. {self.doubt}"
+        )
 
     def to_text(self) -> str:
         """Returns the summary, followed by the heading and the card of each entry."""
@@ -299,79 +301,85 @@ def explain(text: str | BaseException) -> Matches:
         (True, 'An empty sequence')
     """
     if isinstance(text, BaseException):
-        text = text_of(text)
+        text = error_text(text)
     if not isinstance(text, str):
         raise TypeError(
             f"text is {kind_of(text)}; give the error itself, or its text or some words as a string"
         )
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # without colours
-    matches = match(text)
-    if matches or IS_ERROR.search(text):
+    matches = match_rules(text)
+    if matches or ERROR_PATTERN.search(text):
         return matches
-    return _by_words(text)
+    return _match_words(text)
 
 
-def match(text: str) -> Matches:
+def match_rules(text: str) -> Matches:
     """Returns up to three entries whose rules fit an error text.
 
-    Rules marked `unsure` count only if no other rule fits.
+    Rules marked `unsure_entries` count only if no other rule fits.
     """
-    sure: dict[Entry, None] = {}
-    unsure: dict[Entry, None] = {}
+    sure_entries: dict[Entry, None] = {}
+    unsure_entries: dict[Entry, None] = {}
     for entry in ENTRIES:
         for rule in entry.rules:
             if rule.fits(text):
-                (unsure if rule.unsure else sure)[entry] = None
-    best = tuple(sure or unsure)[:3]
-    if len(sure) == 1 or not best:
-        return Matches(best)
-    return Matches(best, SHARED)
+                (unsure_entries if rule.unsure else sure_entries)[entry] = None
+    best_entries = tuple(sure_entries or unsure_entries)[:3]
+    if len(sure_entries) == 1 or not best_entries:
+        return Matches(best_entries)
+    return Matches(best_entries, SHARED_TEXT_DOUBT)
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Returns the traceback and the message of an exception, without its notes."""
     traceback = "".join(format_tb(error.__traceback__))
     return f"{traceback}{type(error).__name__}: {error}"
 
 
-IS_ERROR = re.compile(
+ERROR_PATTERN = re.compile(
     r"Traceback \(most|\[ONNXRuntimeError\]|\b\w+(Error|Exception)\b|\b(Error|Unsupported)\s*:"
     r"|^expected\b|must (be|have|match)\b|has no attribute|is not callable|doesn't match|is invalid"
     r"|out of (range|bounds)|to unpack|unsupported operand|violated",
     re.IGNORECASE,
 )
-SHARED = "Other mistakes produce this text, too."
-SOME_WORDS = "Only some words match."
-IDLE = " and are can does for from got how not the this two what why "
+SHARED_TEXT_DOUBT = "Other mistakes produce this text, too."
+WORDS_DOUBT = "Only some words match."
+STOP_WORDS = " and are can does for from got how not the this two what why "
 
 
-def _by_words(text: str) -> Matches:
+def _match_words(text: str) -> Matches:
     """Returns up to three entries that share words with a text. Rare words count more."""
-    shares = {}
+    shares_by_entry = {}
     for entry in ENTRIES:
-        body = dict.fromkeys(_words(f"{entry.why} {entry.fix} {entry.texts}"), 0.6)
-        shares[entry] = body | dict.fromkeys(_words(f"{entry.name} {entry.words}"), 1.0)
-    weights = {}
-    for word in _words(text):
-        places = [words[word] for words in shares.values() if word in words]
-        frequency = places.count(1.0) or len(places) or 5
-        weights[word] = max(0.0, math.log(len(ENTRIES) / frequency / 3))
+        word_shares = dict.fromkeys(_search_words(f"{entry.why} {entry.fix} {entry.texts}"), 0.6)
+        shares_by_entry[entry] = word_shares | dict.fromkeys(
+            _search_words(f"{entry.name} {entry.words}"), 1.0
+        )
+    word_weights = {}
+    for word in _search_words(text):
+        found_shares = [
+            entry_shares[word] for entry_shares in shares_by_entry.values() if word in entry_shares
+        ]
+        n_entries = found_shares.count(1.0) or len(found_shares) or 5
+        word_weights[word] = max(0.0, math.log(len(ENTRIES) / n_entries / 3))
     scores = {}
-    for entry, words in shares.items():
-        scores[entry] = sum(weight * words.get(word, 0.0) for word, weight in weights.items())
-    least = max(0.4 * sum(weights.values()), max(scores.values()) / 2)
-    good = [entry for entry in ENTRIES if scores[entry] >= least > 0]
-    good.sort(key=scores.__getitem__, reverse=True)
-    return Matches(tuple(good[:3]), SOME_WORDS if good else "")
+    for entry, entry_shares in shares_by_entry.items():
+        scores[entry] = sum(
+            weight * entry_shares.get(word, 0.0) for word, weight in word_weights.items()
+        )
+    min_score = max(0.4 * sum(word_weights.values()), max(scores.values()) / 2)
+    good_entries = [entry for entry in ENTRIES if scores[entry] >= min_score > 0]
+    good_entries.sort(key=scores.__getitem__, reverse=True)
+    return Matches(tuple(good_entries[:3]), WORDS_DOUBT if good_entries else "")
 
 
-def _words(text: str) -> frozenset[str]:
+def _search_words(text: str) -> frozenset[str]:
     """Returns the words of a text that matter in a search, in lower case, without a final `s`."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
-    return frozenset(word.rstrip("s") for word in words if f" {word} " not in IDLE)
+    return frozenset(word.rstrip("s") for word in words if f" {word} " not in STOP_WORDS)
 
 
-def named(name: str) -> Entry:
+def find_entry(name: str) -> Entry:
     """Returns the entry with this name.
 
     Raises:
@@ -381,17 +389,17 @@ def named(name: str) -> Entry:
     return ENTRIES[names.index(one_of("name", name, names))]
 
 
-def _read() -> Iterator[Entry]:
+def _read_entries() -> Iterator[Entry]:
     """Yields the entries of museum.toml."""
     file = resources.files("packviz.check").joinpath("museum.toml")
-    address = r'"https://github.com/\1/issues/'
-    text = re.sub(r'"([\w./-]+)#', address, file.read_text(encoding="utf-8"))
+    issue_url = r'"https://github.com/\1/issues/'
+    text = re.sub(r'"([\w./-]+)#', issue_url, file.read_text(encoding="utf-8"))
     for section, entries in tomllib.loads(text).items():
-        for fields in entries:
-            rules = [_Rule(text, unsure=True) for text in fields.pop("unsure", ())]
-            for rule in fields.pop("rules", ()):
+        for entry_fields in entries:
+            rules = [_Rule(text, unsure=True) for text in entry_fields.pop("unsure", ())]
+            for rule in entry_fields.pop("rules", ()):
                 rules.append(_Rule(rule) if isinstance(rule, str) else _Rule(**rule))
-            yield Entry(section=section, rules=rules, **fields)
+            yield Entry(section=section, rules=rules, **entry_fields)
 
 
-ENTRIES = tuple(_read())  # section by section
+ENTRIES = tuple(_read_entries())  # section by section

@@ -27,12 +27,12 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
 from packviz.check import captures
-from packviz.check.captures import difference, first_line, is_list, leaves, mapped
+from packviz.check.captures import difference, first_line, is_int_list, leaves, map_leaves
 from packviz.check.whole_model import evaluating
 from packviz.core.layout import IntArray
 from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of
-from packviz.draw.table import Table, Tabled
+from packviz.draw.table import HasTable, Table
 from packviz.ops.masks import lengths_tensor, real_mask
 
 RIGHT, WRONG, REFUSED, NOT_TRIED = "✓", "✗ wrong", "✗ refused", "–"
@@ -44,10 +44,10 @@ QUESTIONS = {
 """The three questions about each backend, with the headings of their columns."""
 
 _jit: Any = torch.jit  # whose names are not typed
-_TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
-_OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
-_PACKVIZ = os.path.dirname(os.path.dirname(__file__))
-_LIBRARIES = (os.path.dirname(torch.__file__), _PACKVIZ, contextlib.__file__, "<")
+_TENSOR_REMEDY = "Compute with tensors (a mask, torch.where), or read the value outside the model."
+_OPERATOR_REMEDY = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
+_PACKVIZ_FOLDER = os.path.dirname(os.path.dirname(__file__))
+_LIBRARY_FOLDERS = (os.path.dirname(torch.__file__), _PACKVIZ_FOLDER, contextlib.__file__, "<")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _severity(answer: Answer) -> int:
 
 
 @dataclass(frozen=True)
-class StaticCheck(Tabled):
+class StaticCheck(HasTable):
     """The answers of `check_static`.
 
     Attributes:
@@ -98,8 +98,8 @@ class StaticCheck(Tabled):
             return "wrong"
         if REFUSED in marks:
             return "refused"
-        needed = [row[self.required].mark for row in self.answers.values()]
-        return "undecided" if NOT_TRIED in needed else "ok"
+        required_marks = [row[self.required].mark for row in self.answers.values()]
+        return "undecided" if NOT_TRIED in required_marks else "ok"
 
     @property
     def ok(self) -> bool:
@@ -110,18 +110,20 @@ class StaticCheck(Tabled):
     def table(self) -> Table:
         """The table, with a row for each backend, and the reasons folded below it."""
         rows = []
-        said: dict[str, dict[str, None]] = {}  # the backends of each note, in order
+        backends_by_note: dict[str, dict[str, None]] = {}  # the backends of each note, in order
         for backend, answers in self.answers.items():
             rows.append([backend, *(answer.mark for answer in answers.values())])
             for answer in answers.values():
                 for part in (answer.reason, answer.where, answer.fix):
-                    said.setdefault(part, {})[backend] = None
-        notes = [f"{', '.join(backends)}: {part}" for part, backends in said.items() if part]
-        size = [f"! A size depends on the lengths: {self.size}"] if self.size else []
+                    backends_by_note.setdefault(part, {})[backend] = None
+        notes = [
+            f"{', '.join(backends)}: {part}" for part, backends in backends_by_note.items() if part
+        ]
+        size_lines = [f"! A size depends on the lengths: {self.size}"] if self.size else []
         title = f"{self.title}: {self.verdict}"
         head = ["backend", *QUESTIONS.values()]
         folded = ["Reasons, lines of code and remedies:", *notes] if notes else []
-        return Table(rows, head, title, size, folded=folded, form="<  <")
+        return Table(rows, head, title, size_lines, folded=folded, form="<  <")
 
 
 def check_static(
@@ -168,8 +170,8 @@ def check_static(
         )
     if not isinstance(inputs, (tuple, list)) or isinstance(inputs, PackedSequence):
         raise TypeError(f"inputs is {kind_of(inputs)}; give a tuple, as in (x,) or (x, lengths)")
-    names = [backends] if isinstance(backends, str) else [*backends]
-    for name in names:
+    backend_names = [backends] if isinstance(backends, str) else [*backends]
+    for name in backend_names:
         one_of("backends", name, captures.BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
         raise TypeError(
@@ -177,27 +179,30 @@ def check_static(
         )
     title = type(model).__name__
     with evaluating(model), _jit.optimized_execution(False):  # it would only take time here
-        record = _Sizes(model, inputs)
+        example_sizes = _SizeRecorder(model, inputs)
         with quiet():
             if message := difference(_run(model, inputs), _run(model, inputs)):
                 reason = f"run again on the example, the model {message}"
-                row = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
-                return StaticCheck(title, dict.fromkeys(names, row))
-            example, tries, reasons = _all_tries(model, inputs)
-            answers = {name: _judged(name, model, example, tries, reasons) for name in names}
-            size = _varying_size(model, record, tries)
-    may_have_lengths = record.packs or not all(map(_is_float, leaves(inputs)))
+                answers_by_question = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
+                return StaticCheck(title, dict.fromkeys(backend_names, answers_by_question))
+            example, trials, reasons_by_question = _try_readings(model, inputs)
+            answers = {
+                name: _answer_questions(name, model, example, trials, reasons_by_question)
+                for name in backend_names
+            }
+            varying_size = _find_varying_size(model, example_sizes, trials)
+    may_have_lengths = example_sizes.packs or not all(map(_is_float, leaves(inputs)))
     required = "lengths" if may_have_lengths else "batch"
-    return StaticCheck(title, answers, size, required)
+    return StaticCheck(title, answers, varying_size, required)
 
 
 # The example, and other inputs made from it.
 
 
 _Lengths = tuple[int, ...]
-_Form = Callable[[Tensor], Tensor]
+_MaskForm = Callable[[Tensor], Tensor]
 
-_FORMS: tuple[_Form, ...] = (
+_MASK_FORMS: tuple[_MaskForm, ...] = (
     lambda mask: mask,
     lambda mask: 1 - mask,
     lambda mask: mask.T,
@@ -209,31 +214,31 @@ Each function turns its form into the first, and the first into its form.
 """
 
 
-def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Form]]:
+def _length_readings(leaf: Any) -> Iterator[tuple[_Lengths, _MaskForm]]:
     """Yields the ways to read a leaf as lengths: the lengths, and their form."""
-    if not isinstance(leaf, (Tensor, np.ndarray)) and not is_list(leaf):
+    if not isinstance(leaf, (Tensor, np.ndarray)) and not is_int_list(leaf):
         return
     values = torch.as_tensor(leaf).detach().cpu()
-    whole = values.double()
-    if not whole.any() or not whole.equal(whole.floor().abs()):
+    numbers = values.double()
+    if not numbers.any() or not numbers.equal(numbers.floor().abs()):
         return
     if values.dim() == 2:
         values = values.long()
-    for form in _FORMS if values.dim() == 2 else _FORMS[:1]:
+    for mask_form in _MASK_FORMS if values.dim() == 2 else _MASK_FORMS[:1]:
         try:
-            n = lengths_tensor(form(values))
+            n = lengths_tensor(mask_form(values))
         except (TypeError, ValueError):
             continue
         if n.any():
-            yield tuple(n.tolist()), form
+            yield tuple(n.tolist()), mask_form
 
 
-def _written(leaf: Any, form: _Form, lengths: Tensor, steps: int) -> object:
+def _write_lengths(leaf: Any, mask_form: _MaskForm, lengths: Tensor, steps: int) -> object:
     """Returns other lengths in the form of a leaf: a tensor, an array, a list or a tuple."""
-    like = torch.as_tensor(leaf)
-    if like.dim() == 2:
-        lengths = form(real_mask(lengths, steps).long())
-    values = lengths.to(like)
+    leaf_tensor = torch.as_tensor(leaf)
+    if leaf_tensor.dim() == 2:
+        lengths = mask_form(real_mask(lengths, steps).long())
+    values = lengths.to(leaf_tensor)
     if isinstance(leaf, Tensor):
         return values
     return values.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(values.tolist())
@@ -251,32 +256,32 @@ class _Example:
         inputs: the inputs.
         lengths: the lengths; empty if the axes of batch and time are not known.
         steps: number of time steps.
-        forms: the form of the lengths in each leaf that has them, by the number of the leaf.
+        mask_forms: the form of the lengths in each leaf that has them, by the number of the leaf.
         axes: for each tensor, by the number of the leaf, which axes are `"batch"` or `"time"`.
     """
 
     inputs: Sequence[Any]
     lengths: _Lengths = ()
     steps: int = 0
-    forms: Mapping[int, _Form] = field(default_factory=dict)
+    mask_forms: Mapping[int, _MaskForm] = field(default_factory=dict)
     axes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
-    def make(self, case: _Case, random: bool = False) -> Any:
-        """Returns the inputs of a case. If `random`, floating-point tensors get random numbers."""
-        places = count()
+    def make_inputs(self, case: _Case, is_random: bool = False) -> Any:
+        """Returns the inputs of a case. If `is_random`, floating-point tensors are random."""
+        leaf_numbers = count()
         lengths = torch.tensor(case.lengths.tolist())
-        times = torch.arange(case.steps) % self.steps
-        indices = {"batch": torch.tensor(case.rows), "time": times}
+        time_indices = torch.arange(case.steps) % self.steps
+        indices = {"batch": torch.tensor(case.rows), "time": time_indices}
 
-        def change(leaf: Any) -> object:
-            place = next(places)
-            if place in self.forms:
-                return _written(leaf, self.forms[place], lengths, case.steps)
-            for axis, name in self.axes.get(place, {}).items():
+        def change_leaf(leaf: Any) -> object:
+            leaf_number = next(leaf_numbers)
+            if leaf_number in self.mask_forms:
+                return _write_lengths(leaf, self.mask_forms[leaf_number], lengths, case.steps)
+            for axis, name in self.axes.get(leaf_number, {}).items():
                 leaf = leaf.index_select(axis, indices[name].to(leaf.device))
-            return torch.randn_like(leaf) if random and _is_float(leaf) else leaf
+            return torch.randn_like(leaf) if is_random and _is_float(leaf) else leaf
 
-        return mapped(self.inputs, change)
+        return map_leaves(self.inputs, change_leaf)
 
 
 @dataclass(frozen=True)
@@ -291,7 +296,7 @@ class _Case:
     rows: list[int]
     steps: int
     lengths: IntArray
-    both: bool = False
+    changes_both: bool = False
 
     def __str__(self) -> str:
         return f"lengths {reprlib.repr(self.lengths.tolist())} in {self.steps} time steps"
@@ -303,125 +308,150 @@ def _cases(example: _Example) -> Iterator[_Case]:
         return
     n = np.array(example.lengths)
     longest = max(example.lengths)
-    top = int(n.argmax())
+    longest_row = int(n.argmax())
     steps = example.steps
-    rows = [*range(len(n))]
-    if example.forms:
+    all_rows = [*range(len(n))]
+    if example.mask_forms:
         # The longest sequence keeps its length, because `pad_packed_sequence` may follow it.
-        shorter = np.maximum(1, n - 1)
-        shorter[top] = longest
-        yield _Case("lengths", rows, steps, shorter)
-    for width in (steps + 3, steps + 4, longest):
-        if width != steps:
-            yield _Case("steps", rows, width, n)
-    for chosen in ([top], [top, *rows]):
-        yield _Case("batch", chosen, steps, n[chosen])
-    if not example.forms:
+        shorter_lengths = np.maximum(1, n - 1)
+        shorter_lengths[longest_row] = longest
+        yield _Case("lengths", all_rows, steps, shorter_lengths)
+    for other_steps in (steps + 3, steps + 4, longest):
+        if other_steps != steps:
+            yield _Case("steps", all_rows, other_steps, n)
+    for chosen_rows in ([longest_row], [longest_row, *all_rows]):
+        yield _Case("batch", chosen_rows, steps, n[chosen_rows])
+    if not example.mask_forms:
         return
     # Most of these keep the order of the lengths, for models that expect sorted ones.
-    falling = np.maximum(1, longest - np.arange(len(n)))
-    drawn = np.random.default_rng(0).integers(1, longest + 1, (2, len(n)))
-    equal = np.full_like(n, steps)
-    empty = np.append(n[:-1], 0)
-    for other in ((n + 1) // 2, np.flip(n), equal, falling, *drawn, empty):
-        yield _Case("lengths", rows, steps, other)
-    yield _Case("steps", rows, steps + 3, n + 3, both=True)
-    fewer = max(1, steps - 1)
-    yield _Case("steps", rows, fewer, np.minimum(n, fewer), both=True)
+    falling_lengths = np.maximum(1, longest - np.arange(len(n)))
+    random_lengths = np.random.default_rng(0).integers(1, longest + 1, (2, len(n)))
+    equal_lengths = np.full_like(n, steps)
+    lengths_with_zero = np.append(n[:-1], 0)
+    for other_lengths in (
+        (n + 1) // 2,
+        np.flip(n),
+        equal_lengths,
+        falling_lengths,
+        *random_lengths,
+        lengths_with_zero,
+    ):
+        yield _Case("lengths", all_rows, steps, other_lengths)
+    yield _Case("steps", all_rows, steps + 3, n + 3, changes_both=True)
+    fewer_steps = max(1, steps - 1)
+    yield _Case("steps", all_rows, fewer_steps, np.minimum(n, fewer_steps), changes_both=True)
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     """Yields the ways to read the inputs, most likely first, and finally without lengths."""
-    flat = [*enumerate(leaves(inputs))]
-    tensors = {place: leaf for place, leaf in flat if isinstance(leaf, Tensor)}
-    wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
-    wide.sort(key=_is_float, reverse=True)
-    shapes = [leaf.shape for leaf in wide] or [torch.Size()]
+    numbered_leaves = [*enumerate(leaves(inputs))]
+    tensors = {
+        leaf_number: leaf for leaf_number, leaf in numbered_leaves if isinstance(leaf, Tensor)
+    }
+    batch_tensors = [leaf for leaf in tensors.values() if leaf.dim() > 1]
+    batch_tensors.sort(key=_is_float, reverse=True)
+    shapes = [leaf.shape for leaf in batch_tensors] or [torch.Size()]
     shape = shapes[0]
-    readings: dict[_Lengths, dict[int, _Form]] = {}
+    readings: dict[_Lengths, dict[int, _MaskForm]] = {}
     # Floating-point tensors come last, because features may look like a mask.
-    for place, leaf in sorted(flat, key=lambda item: _is_float(item[1])):
-        for lengths, form in _readings(leaf):
-            readings.setdefault(lengths, {}).setdefault(place, form)
+    for leaf_number, leaf in sorted(
+        numbered_leaves, key=lambda numbered_leaf: _is_float(numbered_leaf[1])
+    ):
+        for lengths, mask_form in _length_readings(leaf):
+            readings.setdefault(lengths, {}).setdefault(leaf_number, mask_form)
     rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     if not readings and rnns and len(shape) == 3:
-        time = int(rnns[0].batch_first)
-        readings[(shape[time],) * shape[1 - time]] = {}
+        time_axis = int(rnns[0].batch_first)
+        readings[(shape[time_axis],) * shape[1 - time_axis]] = {}
     for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
         for shape in dict.fromkeys(shapes):
-            for batch, time in permutations(range(len(shape)), 2):
-                if shape[batch] == len(lengths) and shape[time] >= max(lengths):
+            for batch_axis, time_axis in permutations(range(len(shape)), 2):
+                if shape[batch_axis] == len(lengths) and shape[time_axis] >= max(lengths):
                     axes = {}
-                    for place, tensor in tensors.items():
-                        axes[place] = _axes(tensor.shape, shape, batch, time)
-                    yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
+                    for leaf_number, tensor in tensors.items():
+                        axes[leaf_number] = _find_axes(tensor.shape, shape, batch_axis, time_axis)
+                    yield _Example(inputs, lengths, shape[time_axis], readings[lengths], axes)
     yield _Example(inputs)
 
 
-def _axes(shape: Sequence[int], like: Sequence[int], batch: int, time: int) -> dict[int, str]:
-    """Returns the axes of batch and time of a tensor, given those of a tensor of shape `like`."""
+def _find_axes(
+    shape: Sequence[int], reference_shape: Sequence[int], batch_axis: int, time_axis: int
+) -> dict[int, str]:
+    """Returns the axes of batch and time of a tensor, given those of a reference shape."""
     axes = {}
-    if time < len(shape) and shape[time] == like[time]:
-        axes[time] = "time"
-    places = [axis for axis, size in enumerate(shape) if size == like[batch]]
-    if batch in places:
-        axes[batch] = "batch"
-    elif len(places) == 1:
-        axes[places[0]] = "batch"
+    if time_axis < len(shape) and shape[time_axis] == reference_shape[time_axis]:
+        axes[time_axis] = "time"
+    batch_size_axes = [
+        axis for axis, size in enumerate(shape) if size == reference_shape[batch_axis]
+    ]
+    if batch_axis in batch_size_axes:
+        axes[batch_axis] = "batch"
+    elif len(batch_size_axes) == 1:
+        axes[batch_size_axes[0]] = "batch"
     return axes
 
 
-_Try = tuple[_Case, Sequence[Any], list[Any]]
+_Trial = tuple[_Case, Sequence[Any], list[Any]]
 """A case, its inputs, and the model's result."""
 
 
-def _all_tries(
+def _try_readings(
     model: nn.Module, inputs: Sequence[Any]
-) -> tuple[_Example, list[_Try], dict[str, str]]:
-    """Returns the tries of the likeliest reading of the inputs that the model takes.
+) -> tuple[_Example, list[_Trial], dict[str, str]]:
+    """Returns the trials of the likeliest reading of the inputs that the model takes.
 
-    If other inputs can be read as lengths, too, tries with other values of these follow.
+    If other inputs can be read as lengths, too, trials with other values of these follow.
     """
-    best: dict[_Lengths, tuple[_Example, list[_Try], dict[str, str]]] = {}
+    best_by_lengths: dict[_Lengths, tuple[_Example, list[_Trial], dict[str, str]]] = {}
     for example in _examples(model, inputs):
-        reading = _tries(model, example)
-        known = best.setdefault(example.lengths, reading)
-        best[example.lengths] = max(known, reading, key=lambda each: len(each[1]))
-    (example, tries, reasons), *others = sorted(best.values(), key=lambda each: -len(each[1]))
-    for _, more, _ in others:
-        tries += [one for one in more if one[0].question == "lengths" or one[0].both]
-    return example, tries, reasons
+        reading = _run_cases(model, example)
+        previous = best_by_lengths.setdefault(example.lengths, reading)
+        best_by_lengths[example.lengths] = max(
+            previous, reading, key=lambda candidate: len(candidate[1])
+        )
+    (example, trials, reasons), *other_readings = sorted(
+        best_by_lengths.values(), key=lambda candidate: -len(candidate[1])
+    )
+    for _, other_trials, _ in other_readings:
+        trials += [
+            trial
+            for trial in other_trials
+            if trial[0].question == "lengths" or trial[0].changes_both
+        ]
+    return example, trials, reasons
 
 
-def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], dict[str, str]]:
+def _run_cases(
+    model: nn.Module, example: _Example
+) -> tuple[_Example, list[_Trial], dict[str, str]]:
     """Runs the model on all cases.
 
     Returns:
         The example; the cases that the model takes; and for each question, the reason if no case is
         left.
     """
-    unknown = "the axes of batch and time are not known"
+    unknown_axes = "the axes of batch and time are not known"
     reasons = dict.fromkeys(
-        QUESTIONS, "the example allows no others" if example.lengths else unknown
+        QUESTIONS, "the example allows no others" if example.lengths else unknown_axes
     )
-    if not example.forms:
+    if not example.mask_forms:
         reasons["lengths"] = "no input was recognised as lengths"
-    tries = []
+    trials = []
     for i, case in enumerate(_cases(example)):
         if (case.steps, tuple(case.lengths)) == (example.steps, example.lengths):
             continue
-        inputs = example.make(case, random=i % 2 == 1)
+        inputs = example.make_inputs(case, is_random=i % 2 == 1)
         try:
             expected = _run(model, inputs)
         except Exception as error:
-            if not case.both:
+            if not case.changes_both:
                 reasons[case.question] = f"the model itself refuses {case}: {first_line(error)}"
             continue
         has_nan = any(torch.as_tensor(leaf).isnan().any() for leaf in expected)
         if 0 in case.lengths and has_nan:
             continue  # the model takes no empty sequences
-        tries.append((case, inputs, expected))
-    return example, tries, reasons
+        trials.append((case, inputs, expected))
+    return example, trials, reasons
 
 
 # Running and judging.
@@ -430,64 +460,70 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
 def _run(model: Callable[..., object], inputs: Sequence[Any]) -> list[Any]:
     """Runs a model or a capture on copies of the inputs, from the same random state each time."""
     torch.manual_seed(0)
-    return captures.numbers(model(*_copied(inputs)))
+    return captures.numeric_leaves(model(*_copy_tensors(inputs)))
 
 
-def _copied(inputs: Sequence[Any]) -> Any:
-    return mapped(inputs, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
+def _copy_tensors(inputs: Sequence[Any]) -> Any:
+    return map_leaves(inputs, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
 
 
-def _judged(
-    backend: str, model: nn.Module, example: _Example, tries: list[_Try], reasons: dict[str, str]
+def _answer_questions(
+    backend: str, model: nn.Module, example: _Example, trials: list[_Trial], reasons: dict[str, str]
 ) -> dict[str, Answer]:
     """Captures the model on the example, and returns the answer to each question."""
     try:
-        with warnings.catch_warnings(record=True) as warned:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             torch.manual_seed(0)
-            capture = captures.captured(backend, model, _copied(example.inputs), example.axes)
+            capture = captures.capture_model(
+                backend, model, _copy_tensors(example.inputs), example.axes
+            )
     except ImportError as error:
         return dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, str(error)))
     except Exception as error:
-        return dict.fromkeys(QUESTIONS, _refusal(error))
-    cause = ("", "")
-    for warning in reversed(warned):
-        if issubclass(warning.category, _jit.TracerWarning) and _is_users(warning.filename):
-            cause = (_site(warning.filename, warning.lineno), _TENSORS)
+        return dict.fromkeys(QUESTIONS, _refusal_answer(error))
+    location_and_remedy = ("", "")
+    for warning in reversed(caught_warnings):
+        if issubclass(warning.category, _jit.TracerWarning) and _is_user_file(warning.filename):
+            location_and_remedy = (_describe_line(warning.filename, warning.lineno), _TENSOR_REMEDY)
     tolerance = 1e-4 if "onnx" in backend else 1e-5
     answers = {question: Answer(NOT_TRIED, reason) for question, reason in reasons.items()}
-    for case, inputs, expected in tries:
-        if case.both and answers["lengths"].mark in (WRONG, REFUSED):
+    for case, inputs, expected in trials:
+        if case.changes_both and answers["lengths"].mark in (WRONG, REFUSED):
             continue
         answer = Answer(RIGHT)
         try:
             if message := difference(expected, _run(capture, inputs), tolerance):
-                answer = Answer(WRONG, f"for {case}, it {message}", *cause)
+                answer = Answer(WRONG, f"for {case}, it {message}", *location_and_remedy)
         except Exception as error:
-            answer = Answer(REFUSED, f"for {case}, it raises {first_line(error)}", *cause)
+            answer = Answer(
+                REFUSED, f"for {case}, it raises {first_line(error)}", *location_and_remedy
+            )
         # Of two equally serious answers, the first is kept.
         answers[case.question] = max(answers[case.question], answer, key=_severity)
     return answers
 
 
-def _refusal(error: Exception) -> Answer:
+def _refusal_answer(error: Exception) -> Answer:
     """Returns the answer of a backend that rejects the model, with the line that it names."""
     text = "".join(traceback.format_exception(error))
-    places = re.findall(r'File "([^"]+)", line (\d+)', text)
-    lines = [_site(path, int(line)) for path, line in places if _is_users(path)]
-    fix = _TENSORS if re.search("[Dd]ata-dependent", text) else ""
+    code_lines = re.findall(r'File "([^"]+)", line (\d+)', text)
+    user_lines = [
+        _describe_line(path, int(line)) for path, line in code_lines if _is_user_file(path)
+    ]
+    remedy = _TENSOR_REMEDY if re.search("[Dd]ata-dependent", text) else ""
     if "nn/utils/rnn.py" in text or "pack_padded_sequence or" in text:
-        fix = _OPERATOR
-    where = lines[-1] if lines else ""
-    return Answer(REFUSED, f"it raises {first_line(error)}", where, fix)
+        remedy = _OPERATOR_REMEDY
+    location = user_lines[-1] if user_lines else ""
+    return Answer(REFUSED, f"it raises {first_line(error)}", location, remedy)
 
 
-def _is_users(path: str) -> bool:
+def _is_user_file(path: str) -> bool:
     """Returns whether a file is the user's, or our file of example models."""
-    return path.endswith("packviz/check/models.py") or not path.startswith(_LIBRARIES)
+    return path.endswith("packviz/check/models.py") or not path.startswith(_LIBRARY_FOLDERS)
 
 
-def _site(path: str, line: int) -> str:
+def _describe_line(path: str, line: int) -> str:
     """Describes a line of code, as in `model.py, line 7: return x`. A notebook has no name."""
     name = "" if "ipykernel" in path else f"{os.path.basename(path)}, "
     return f"{name}line {line}: {linecache.getline(path, line).strip()}"
@@ -496,7 +532,7 @@ def _site(path: str, line: int) -> str:
 # Sizes.
 
 
-class _Sizes(TorchFunctionMode):
+class _SizeRecorder(TorchFunctionMode):
     """A record of the sizes that torch functions take and return, outside RNNs and packing.
 
     Attributes:
@@ -514,25 +550,27 @@ class _Sizes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        passed = ""
+        module_names = ""
         for frame, _ in traceback.walk_stack(sys._getframe(1)):
             path = frame.f_code.co_filename
-            if _is_users(path):
+            if _is_user_file(path):
                 break
-            passed += f"{frame.f_globals.get('__name__')} "
-        self.packs |= "nn.utils.rnn" in passed or "packviz.ops" in passed
-        if not re.search(r"\.rnn |packviz\.ops", passed):
-            sizes = self.sizes.setdefault(_site(path, frame.f_lineno), [])
+            module_names += f"{frame.f_globals.get('__name__')} "
+        self.packs |= "nn.utils.rnn" in module_names or "packviz.ops" in module_names
+        if not re.search(r"\.rnn |packviz\.ops", module_names):
+            sizes = self.sizes.setdefault(_describe_line(path, frame.f_lineno), [])
             sizes += [leaf.shape for leaf in leaves([args, result]) if isinstance(leaf, Tensor)]
         return result
 
 
-def _varying_size(model: nn.Module, first: _Sizes, tries: Sequence[_Try]) -> str:
+def _find_varying_size(
+    model: nn.Module, example_sizes: _SizeRecorder, trials: Sequence[_Trial]
+) -> str:
     """Names the first line where a size depends on the lengths; empty if there is none."""
-    if not tries or tries[0][0].question != "lengths":
+    if not trials or trials[0][0].question != "lengths":
         return ""
-    second = _Sizes(model, tries[0][1])
-    for place, sizes in first.sizes.items():
-        if second.sizes.get(place, sizes) != sizes:
-            return place
+    other_sizes = _SizeRecorder(model, trials[0][1])
+    for line, sizes in example_sizes.sizes.items():
+        if other_sizes.sizes.get(line, sizes) != sizes:
+            return line
     return ""

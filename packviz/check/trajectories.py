@@ -7,17 +7,23 @@ import math
 import numpy as np
 import torch
 
-from packviz.check.compare import FloatArray, Run, StatesComparison, by_direction, listed
+from packviz.check.compare import (
+    FloatArray,
+    RunResult,
+    StatesComparison,
+    join_words,
+    split_directions,
+)
 from packviz.core.layout import sequence_name
 from packviz.draw.curves import COLOURS, DASHES, Curve, Plot, Sweep
-from packviz.draw.text import difference, is_few
+from packviz.draw.text import difference, is_small
 
-MOST = 8
+MAX_SEQUENCES = 8
 """The largest number of sequences that are drawn."""
 
-_COLOUR = len(COLOURS) - 1  # a colour that no method has
-_DOTTED = DASHES.index("2 3")
-_TALL = 80.0  # px: the height of a plot
+_CURVE_COLOUR = len(COLOURS) - 1  # a colour that no method has
+_DOTTED_DASH = DASHES.index("2 3")
+_PLOT_HEIGHT = 80.0  # px: the height of a plot
 
 
 def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
@@ -38,50 +44,54 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     size = comparison.padded.h_n.shape[-1]
     if not 0 <= unit < size:
         raise ValueError(f"unit is {unit}; give a unit of the hidden state, from 0 to {size - 1}")
-    directions = comparison.outputs.absolute.shape[2]
+    n_directions = comparison.outputs.absolute.shape[2]
 
-    def states(result: Run) -> FloatArray:
-        outputs = by_direction(result.output, comparison.batch_first, directions)
+    def forward_states(result: RunResult) -> FloatArray:
+        outputs = split_directions(result.output, comparison.batch_first, n_directions)
         return outputs[:, :, 0].to("cpu", torch.float64).numpy().copy()
 
-    padded = states(comparison.padded)
-    packed = states(comparison.packed)
+    padded = forward_states(comparison.padded)
+    packed = forward_states(comparison.packed)
     layout = comparison.layout
     lengths = layout.lengths.tolist()
     for b, n in enumerate(lengths):
         packed[b, n:] = packed[b, n - 1]
-    differs = comparison.h_n.differs[-1, 0]  # differences from rounding do not count
+    h_n_differs = comparison.h_n.differs[-1, 0]  # differences from rounding do not count
     title = "Padded and packed runs end in the same states"
-    if differs.any():
-        wrong = np.flatnonzero(differs).tolist()
-        names = listed([sequence_name(b) for b in wrong], 6)
-        title = f"The padded run reads on into the padding, so h_n is wrong for {names}"
-    what = f"unit {unit} of the hidden state, last layer, forward"
-    lines = [title, what]
+    if h_n_differs.any():
+        differing_rows = np.flatnonzero(h_n_differs).tolist()
+        sequence_names = join_words([sequence_name(b) for b in differing_rows], 6)
+        title = f"The padded run reads on into the padding, so h_n is wrong for {sequence_names}"
+    description = f"unit {unit} of the hidden state, last layer, forward"
+    lines = [title, description]
     plots = []
     steps = range(padded.shape[1])
     for b, n in enumerate(lengths):
-        verdict = "h_n differs" if differs[b] else "the same h_n"
+        verdict = "h_n differs" if h_n_differs[b] else "the same h_n"
         heading = f"{sequence_name(b)}: {verdict}"
         lines.append(heading)
         padding = n - 1 if n < len(steps) else math.inf
         curves = []
-        for run, states_of, source in (("padded", padded, 0), ("packed", packed, _DOTTED)):
-            values = states_of[b, :, unit]
-            if is_few(layout):
+        for run_name, run_states, dash in (("padded", padded, 0), ("packed", packed, _DOTTED_DASH)):
+            values = run_states[b, :, unit]
+            if is_small(layout):
                 cells = list(map(difference, values))
                 cells[n:] = [f"[{cell}]" for cell in cells[n:]]
-                lines.append(f"  {run}  {' '.join(cells)}")
-            end = np.isfinite(values).cumprod().sum()
+                lines.append(f"  {run_name}  {' '.join(cells)}")
+            n_finite = np.isfinite(values).cumprod().sum()
             # Rounded, because the last digits differ between processors.
-            heights = np.round(values[:end], 3).tolist()
-            if end:
-                hollow = states_of is packed
-                curves.append(Curve(run, _COLOUR, source, steps[:end], heights, hollow=hollow))
+            curve_values = np.round(values[:n_finite], 3).tolist()
+            if n_finite:
+                hollow = run_states is packed
+                curves.append(
+                    Curve(
+                        run_name, _CURVE_COLOUR, dash, steps[:n_finite], curve_values, hollow=hollow
+                    )
+                )
         plots.append(Plot(heading, curves, y="", padding=padding))
-    notes = [f"{what}. Hatched: padding. The packed state is dotted."]
-    if len(plots) > MOST:
-        notes.append(f"The first {MOST} sequences are drawn.")
-    drawn = plots[:MOST]
-    pairs = [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
-    return Sweep(title, pairs, (), notes, "\n".join(lines), "time step", _TALL)
+    notes = [f"{description}. Hatched: padding. The packed state is dotted."]
+    if len(plots) > MAX_SEQUENCES:
+        notes.append(f"The first {MAX_SEQUENCES} sequences are drawn.")
+    drawn_plots = plots[:MAX_SEQUENCES]
+    plot_rows = [drawn_plots[i : i + 2] for i in range(0, len(drawn_plots), 2)]
+    return Sweep(title, plot_rows, (), notes, "\n".join(lines), "time step", _PLOT_HEIGHT)

@@ -10,12 +10,12 @@ from itertools import product
 import torch
 from torch import nn
 
-from packviz.check.compare import DIRECTIONS, Run, run
+from packviz.check.compare import DIRECTIONS, RunResult, run_rnn
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
 from packviz.core.validation import one_of
-from packviz.draw.table import Table, Tabled
-from packviz.draw.text import count
+from packviz.draw.table import HasTable, Table
+from packviz.draw.text import with_noun
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Answer:
     def name(self) -> str:
         """A description of the RNN, such as `bidirectional, 2 layers`."""
         directions = "bidirectional" if self.directions == 2 else "one direction"
-        return f"{directions}, {count(self.layers, 'layer')}"
+        return f"{directions}, {with_noun(self.layers, 'layer')}"
 
 
 QUESTIONS = {
@@ -59,7 +59,7 @@ RESULTS = ("outputs, forward", "outputs, reverse", "h_n", "c_n")
 
 
 @dataclass(frozen=True)
-class TruthTable(Tabled):
+class TruthTable(HasTable):
     """A table that shows which results of an RNN are right on padded and on packed data.
 
     A result is right if it equals the result of running each sequence alone.
@@ -83,24 +83,25 @@ class TruthTable(Tabled):
         rows = []
         folded = ["The meaning of each row:"]
         for question in self.questions:
-            pairs = []
-            for before, after in zip(padded, packed, strict=True):
-                right = before.right[question]
-                mark = _MARKS[after.right[question]]
-                pair = f"padded\u00a0{_MARKS[right]} packed\u00a0{mark}"  # a mark stays at its word
-                pairs.append("–" if right is None else pair)
-            if {*pairs} == {"–"}:
+            row_cells = []
+            for padded_answer, packed_answer in zip(padded, packed, strict=True):
+                is_padded_right = padded_answer.right[question]
+                packed_mark = _MARKS[packed_answer.right[question]]
+                # A mark stays at its word.
+                marks_text = f"padded\u00a0{_MARKS[is_padded_right]} packed\u00a0{packed_mark}"
+                row_cells.append("–" if is_padded_right is None else marks_text)
+            if {*row_cells} == {"–"}:
                 continue
             folded.append(f"{question}: {QUESTIONS[question]}")
-            rows.append([question, *pairs])
+            rows.append([question, *row_cells])
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
         return Table(rows, head, title, folded=folded, form="<  ^")
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
-        words = "Guess first. Then click to see all cases."
-        summary = f'<summary style="cursor:pointer">{words}</summary>'
+        invitation = "Guess first. Then click to see all cases."
+        summary = f'<summary style="cursor:pointer">{invitation}</summary>'
         return f"<details>{summary}{super().to_html()}</details>"
 
 
@@ -126,49 +127,51 @@ def truth_table(
         one_of("questions", question, QUESTIONS)
     layout = Layout([5, 3, 2])
     answers = []
-    for directions, layers in product((1, 2), (1, 2)):
+    for n_directions, n_layers in product((1, 2), (1, 2)):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
-            options = {"bias": bias, "bidirectional": directions == 2, "batch_first": True}
-            rnn = getattr(nn, cell)(3, 4, layers, **options)
+            options = {"bias": bias, "bidirectional": n_directions == 2, "batch_first": True}
+            rnn = getattr(nn, cell)(3, 4, n_layers, **options)
             x = torch.randn(3, 5, 3) * torch.tensor(layout.mask)[..., None]
-            alone = []
+            separate_runs = []
             for b, n in enumerate(layout.lengths):
                 sequence = x[b : b + 1, :n]
-                alone.append(run(rnn, sequence, Layout([n]), None, packed=False))
+                separate_runs.append(run_rnn(rnn, sequence, Layout([n]), None, packed=False))
             for method in ("padded", "packed"):
-                result = run(rnn, x, layout, None, packed=method == "packed")
-                right = _right(result, alone, layout, directions)
-                answers.append(Answer(layers, directions, method, right))
+                result = run_rnn(rnn, x, layout, None, packed=method == "packed")
+                is_right = _judge_results(result, separate_runs, layout, n_directions)
+                answers.append(Answer(n_layers, n_directions, method, is_right))
     return TruthTable(cell, tuple(answers), tuple(questions))
 
 
-def _right(
-    result: Run, alone: list[Run], layout: Layout, directions: int
+def _judge_results(
+    result: RunResult, separate_runs: list[RunResult], layout: Layout, n_directions: int
 ) -> dict[str, bool | None]:
     """Returns which results of a batch-first run equal those of running each sequence alone."""
-    equal = partial(torch.allclose, atol=1e-5)
+    are_equal = partial(torch.allclose, atol=1e-5)
     output = result.output
     real = output[torch.tensor(layout.mask)]
-    outputs = torch.cat([part.output[0] for part in alone])
-    h_n = torch.cat([part.h_n for part in alone], dim=1)
+    outputs = torch.cat([part.output[0] for part in separate_runs])
+    h_n = torch.cat([part.h_n for part in separate_runs], dim=1)
     ends = output[range(layout.batch_size), layout.lengths - 1]
-    places = {
+    states_by_place = {
         "output at len-1": ends,
         "output[:, -1]": output[:, -1],
         "output[:, 0]": output[:, 0],
     }
-    right: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
-    right["h_n"] = equal(result.h_n, h_n)
+    is_right_by_result: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
+    is_right_by_result["h_n"] = are_equal(result.h_n, h_n)
     if result.c_n is not None:
-        c_n = torch.cat([part.c_n for part in alone if part.c_n is not None], dim=1)
-        right["c_n"] = equal(result.c_n, c_n)
-    for d, direction in enumerate(DIRECTIONS[:directions]):
-        half = slice(4 * d, 4 * d + 4)
-        is_right = equal(real[:, half], outputs[:, half])
-        right[f"outputs, {direction}"] = is_right
-        for place, states in places.items():
+        c_n = torch.cat([part.c_n for part in separate_runs if part.c_n is not None], dim=1)
+        is_right_by_result["c_n"] = are_equal(result.c_n, c_n)
+    for d, direction in enumerate(DIRECTIONS[:n_directions]):
+        feature_slice = slice(4 * d, 4 * d + 4)
+        is_right = are_equal(real[:, feature_slice], outputs[:, feature_slice])
+        is_right_by_result[f"outputs, {direction}"] = is_right
+        for place, states in states_by_place.items():
             question = f"{place}, {direction}"
             if question in QUESTIONS:
-                right[question] = equal(states[:, half], h_n[d - directions])
-    return right
+                is_right_by_result[question] = are_equal(
+                    states[:, feature_slice], h_n[d - n_directions]
+                )
+    return is_right_by_result

@@ -17,28 +17,28 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
 from packviz.check.compare import keeping_modes
-from packviz.core.layout import Layout, require_steps, sequence_name
+from packviz.core.layout import Layout, require_nonempty, sequence_name
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import Padded, is_constant
-from packviz.core.validation import kind_of, share
+from packviz.core.validation import kind_of, require_nonnegative
 from packviz.draw.text import table
-from packviz.ops.agreement import parts, scales
-from packviz.ops.masks import Lengths, lengths_tensor, require_width
-from packviz.ops.private import UnpackingWider, is_batched
-from packviz.ops.tolerance import of_states
+from packviz.ops.agreement import parts, rounding_scales
+from packviz.ops.masks import Lengths, lengths_tensor, require_mask_width
+from packviz.ops.private import ExtraPaddingMode, is_vmapped
+from packviz.ops.tolerance import state_tolerance
 
 Model = Callable[[Tensor], object]
 """A module or a function that takes a padded batch alone."""
 
-Run = Callable[[Tensor], dict[str, Tensor]]
+RunModel = Callable[[Tensor], dict[str, Tensor]]
 """A function that runs the model on a batch, and returns its results by name."""
 
-Reading = Callable[[Tensor], Tensor]
+CellReader = Callable[[Tensor], Tensor]
 """A function that takes a result and returns a row for each cell or sequence."""
 
-VALUES = "the values in the padding"
-AMOUNT = "how much padding there is"
-WIDER = 8
+PADDING_VALUES = "the values in the padding"
+PADDING_AMOUNT = "how much padding there is"
+N_ADDED_STEPS = 8
 """The number of time steps of padding that are added to the batch."""
 
 
@@ -60,7 +60,7 @@ class Output:
     compared: int
     differing: int | None
     sequences: tuple[str, ...] = ()
-    reason: str = VALUES
+    reason: str = PADDING_VALUES
 
     @property
     def verdict(self) -> str:
@@ -70,8 +70,8 @@ class Output:
         if not self.differing:
             return "does not depend on the padding"
         where = f" ({', '.join(self.sequences)})" if self.sequences else ""
-        share_of = f"{self.differing:,} of {self.compared:,} {self.places}"
-        return f"depends on {self.reason}: {share_of}{where}"
+        share_text = f"{self.differing:,} of {self.compared:,} {self.places}"
+        return f"depends on {self.reason}: {share_text}{where}"
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class PaddingComparison(HasNumbers):
         """Whether nothing depends on the padding; `None` if that cannot be determined."""
         if any(output.differing for output in self.outputs):
             return False
-        is_judged = self.is_complete and bool(self.outputs) and self.layout.n_padding > 0
-        return True if is_judged and all(o.differing == 0 for o in self.outputs) else None
+        is_conclusive = self.is_complete and bool(self.outputs) and self.layout.n_padding > 0
+        return True if is_conclusive and all(o.differing == 0 for o in self.outputs) else None
 
     @property
     def summary(self) -> str:
@@ -107,11 +107,11 @@ class PaddingComparison(HasNumbers):
             return "The model returned no numbers to compare."
         if self.agrees:
             return "Nothing that the model returned depends on the padding."
-        named = [output.name for output in self.outputs if output.differing]
-        if named:
-            return f"What the model returned depends on the padding: {', '.join(named)}."
+        differing_names = [output.name for output in self.outputs if output.differing]
+        if differing_names:
+            return f"What the model returned depends on the padding: {', '.join(differing_names)}."
         if not any(output.differing is None for output in self.outputs):
-            return f"Nothing depends on {VALUES}, but {AMOUNT} was not tested."
+            return f"Nothing depends on {PADDING_VALUES}, but {PADDING_AMOUNT} was not tested."
         return "It is unclear whether the padding spoils what the model returned."
 
     def numbers(self) -> list[Row]:
@@ -132,36 +132,36 @@ def compare_padding(
     model: Model, x: Tensor, lengths: Lengths, batch_first: bool | None, tolerance: float | None
 ) -> PaddingComparison:
     """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
-    whole = lengths_tensor(lengths)
-    shape = Padded.fitting(len(whole), x.shape, batch_first)
-    require_width(lengths, shape.steps)
+    int_lengths = lengths_tensor(lengths)
+    shape = Padded.fitting(len(int_lengths), x.shape, batch_first)
+    require_mask_width(lengths, shape.steps)
     if shape.batch == shape.steps:
         raise ValueError(
             "x has as many sequences as time steps, so the axes of a result cannot be told apart:"
             " leave a sequence out, or add a step of padding"
         )
-    layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
+    layout = require_nonempty(Layout.from_padded(x.shape, int_lengths, shape.batch_first))
     x = x.detach()
     real = torch.tensor(layout.mask)  # on the CPU, it can index a tensor on any device
     axis = int(shape.batch_first)
-    unread: dict[str, str] = {}
-    run = partial(_run, model, unread)
-    with evaluating(nn.ModuleList(_modules_of(model)), others=True) as trained:
-        clean, has_fixed = _clean(run, x, real, shape)
-        added = shape.steps - clean.shape[axis]
-        shape = shape._replace(steps=clean.shape[axis])
+    unread_kinds: dict[str, str] = {}
+    run_model = partial(_run, model, unread_kinds)
+    with evaluating(nn.ModuleList(_find_modules(model)), include_others=True) as training_modules:
+        clean_batch, has_fixed_padding = _clean_batch(run_model, x, real, shape)
+        n_added = shape.steps - clean_batch.shape[axis]
+        shape = shape._replace(steps=clean_batch.shape[axis])
         real = real[:, : shape.steps]
         mask = real if shape.batch_first else real.T
-        poisoned = _poisoned(clean, mask)
-        runs = [run(batch) for batch in (clean, clean, poisoned)]
+        poisoned_batch = _poison_padding(clean_batch, mask)
+        runs = [run_model(batch) for batch in (clean_batch, clean_batch, poisoned_batch)]
         # On a GPU, an index out of range could not be caught.
-        for more in (added + WIDER if x.is_cpu else 0, added):
-            if more and len(runs) == 3:
-                added = more
-                runs += _wider_runs(run, clean, mask, axis, added)
+        for n_steps in (n_added + N_ADDED_STEPS if x.is_cpu else 0, n_added):
+            if n_steps and len(runs) == 3:
+                n_added = n_steps
+                runs += _wider_runs(run_model, clean_batch, mask, axis, n_added)
     notes = []
-    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-    if any(isinstance(part, norms) for part in trained):
+    batch_norm_types = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    if any(isinstance(part, batch_norm_types) for part in training_modules):
         notes.append(
             "The model was judged in eval mode. In training, BatchNorm takes its mean and variance"
             " from all cells, those of the padding, too."
@@ -170,31 +170,35 @@ def compare_padding(
     is_complete = len(runs) > 3 and shape.steps == max(layout.lengths)
     if not is_complete:
         notes.append(
-            f"Not tested: {AMOUNT}. That takes sequences of different lengths, and a model for"
-            " batches of any width, so give a mask the width of what it hides, as in"
+            f"Not tested: {PADDING_AMOUNT}. That takes sequences of different lengths, and a model"
+            " for batches of any width, so give a mask the width of what it hides, as in"
             " pv.real_mask(lengths, output.shape[1]). On the CPU, give an x that is as wide as its"
             " longest sequence; on a GPU, one that is a step wider."
         )
     outputs = []
-    missing = torch.empty(0)
-    compared = partial(_compared, real=real, shape=shape, added=added, tolerance=tolerance)
-    for name in dict.fromkeys(name for run in runs for name in run):
-        values = [run.get(name, missing) for run in runs]
-        outputs.append(_judged(partial(compared, name), values, shape.steps, has_fixed))
-    for name, kind in unread.items():
+    empty_tensor = torch.empty(0)
+    compare_runs = partial(
+        _compare_tensors, real=real, shape=shape, n_added=n_added, tolerance=tolerance
+    )
+    for name in dict.fromkeys(name for run_model in runs for name in run_model):
+        run_values = [run_model.get(name, empty_tensor) for run_model in runs]
+        outputs.append(
+            _judge_output(partial(compare_runs, name), run_values, shape.steps, has_fixed_padding)
+        )
+    for name, kind in unread_kinds.items():
         reason = f"it is {kind}, and only tensors, arrays, numbers and text are compared"
         outputs.append(Output(name, "entries", 0, None, reason=reason))
     return PaddingComparison(layout, tuple(outputs), tuple(notes), is_complete)
 
 
-def _modules_of(model: object) -> Iterator[nn.Module]:
+def _find_modules(model: object) -> Iterator[nn.Module]:
     """Yields the modules that a model consists of, belongs to or, as a function, names."""
     values = [getattr(model, "__self__", None)]
     if isinstance(model, nn.Module):
         yield model
     elif isinstance(model, partial):
         values += [*model.args, *model.keywords.values()]
-        yield from _modules_of(model.func)
+        yield from _find_modules(model.func)
     elif inspect.isfunction(model):
         # A variable may have no value yet, and what is wrapped may be no function.
         with suppress(ValueError, TypeError):
@@ -207,63 +211,66 @@ def _modules_of(model: object) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def evaluating(model: nn.Module, others: bool = False) -> Iterator[list[nn.Module]]:
+def evaluating(model: nn.Module, include_others: bool = False) -> Iterator[list[nn.Module]]:
     """Sets a model to eval mode without gradients.
 
     Afterwards, its modes, its buffers and the random state are as they were.
 
     Args:
         model: the model.
-        others: whether to do the same with any other module, as soon as this thread calls it.
+        include_others: whether to do the same with any other module, as soon as this thread
+            calls it.
 
     Yields:
         The modules that were in training mode. The list grows with the other modules.
     """
-    is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    devices = range(torch.cuda.device_count()) if is_used else ()
-    random_state = torch.random.fork_rng(devices)
+    is_cuda_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if is_cuda_used else ()
+    forked_rng = torch.random.fork_rng(devices)
     thread_id = get_ident()
-    trained = [part for part in model.modules() if part.training]
-    with ExitStack() as after, random_state, torch.no_grad():
+    training_modules = [part for part in model.modules() if part.training]
+    with ExitStack() as cleanup, forked_rng, torch.no_grad():
 
-        def evaluate(called: nn.Module, inputs: object) -> None:
-            if called.training and get_ident() == thread_id:
-                trained.extend(part for part in called.modules() if part.training)
-                after.enter_context(_eval_mode(called, called_only=True))
+        def evaluate(module: nn.Module, inputs: object) -> None:
+            if module.training and get_ident() == thread_id:
+                training_modules.extend(part for part in module.modules() if part.training)
+                cleanup.enter_context(_eval_mode(module, was_called=True))
 
-        after.enter_context(_eval_mode(model))
-        if others:
-            after.enter_context(register_module_forward_pre_hook(evaluate))
-        yield trained
+        cleanup.enter_context(_eval_mode(model))
+        if include_others:
+            cleanup.enter_context(register_module_forward_pre_hook(evaluate))
+        yield training_modules
 
 
 @contextmanager
-def _eval_mode(model: nn.Module, called_only: bool = False) -> Iterator[None]:
+def _eval_mode(model: nn.Module, was_called: bool = False) -> Iterator[None]:
     """Sets a model to eval mode. Afterwards, its modes and its buffers are as they were.
 
     If the model was found because it was called, its buffers get their values back, but are not put
     back in their places, because torch.func may have lent them for this call.
     """
-    with ExitStack() as after, keeping_modes(model):
+    with ExitStack() as cleanup, keeping_modes(model):
         for part in model.modules():
             for name, buffer in part.named_buffers(recurse=False):
-                if is_lazy(buffer) or is_batched(buffer):
+                if is_lazy(buffer) or is_vmapped(buffer):
                     continue
-                if not called_only:
-                    after.callback(setattr, part, name, buffer)
-                after.callback(_restore, buffer, buffer.clone())
+                if not was_called:
+                    cleanup.callback(setattr, part, name, buffer)
+                cleanup.callback(_restore_buffer, buffer, buffer.clone())
         with suppress(NotImplementedError):  # an exported program has no modes
             model.eval()
         yield
 
 
-def _restore(buffer: Tensor, values: Tensor) -> None:
+def _restore_buffer(buffer: Tensor, values: Tensor) -> None:
     """Copies values into a buffer, unless it has them: an expanded buffer cannot be written to."""
     if not torch.equal(buffer, values):
         buffer.data.copy_(values)
 
 
-def _clean(run: Run, x: Tensor, real: Tensor, shape: Padded) -> tuple[Tensor, bool]:
+def _clean_batch(
+    run_model: RunModel, x: Tensor, real: Tensor, shape: Padded
+) -> tuple[Tensor, bool]:
     """Returns the batch to begin with, and whether all of its padding has the value that `x` has.
 
     Steps that are padding in every row are left out if the model takes the batch without them.
@@ -271,31 +278,33 @@ def _clean(run: Run, x: Tensor, real: Tensor, shape: Padded) -> tuple[Tensor, bo
     """
     axis = int(shape.batch_first)
     mask = real if shape.batch_first else real.T
-    zeros = x.clone()
+    zero_padded = x.clone()
     if x.is_floating_point():
-        zeros[~mask] = 0
-    has_fixed = not x.is_floating_point() or is_constant(x[~mask])
-    own = x if has_fixed else zeros
+        zero_padded[~mask] = 0
+    has_fixed_padding = not x.is_floating_point() or is_constant(x[~mask])
+    preferred_batch = x if has_fixed_padding else zero_padded
     lengths = real.sum(1)
     longest = int(lengths.max())
     widths = [longest, shape.steps]
     if longest in (shape.batch, lengths.min()):
         widths = [shape.steps]
     for width in widths:
-        for batch in (own, zeros):
-            narrow = batch.narrow(axis, 0, width)
+        for batch in (preferred_batch, zero_padded):
+            narrow_batch = batch.narrow(axis, 0, width)
             with suppress(Exception):
-                results = run(narrow).values()
-                follows = all(width == shape.steps or shape.steps not in r.shape for r in results)
-                if follows and not any(result.isnan().any() for result in results):
-                    return narrow, has_fixed and batch is own
-    return zeros, has_fixed
+                results = run_model(narrow_batch).values()
+                is_width_followed = all(
+                    width == shape.steps or shape.steps not in r.shape for r in results
+                )
+                if is_width_followed and not any(result.isnan().any() for result in results):
+                    return narrow_batch, has_fixed_padding and batch is preferred_batch
+    return zero_padded, has_fixed_padding
 
 
-def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tensor]:
+def _run(model: Model, unread_kinds: dict[str, str], batch: Tensor) -> dict[str, Tensor]:
     """Returns the tensors in a model's result by name, and its other numbers as one tensor.
 
-    In `unread`, it notes what can become neither, by name.
+    In `unread_kinds`, it notes what can become neither, by name.
     """
     results = {}
     numbers = []
@@ -307,23 +316,23 @@ def _run(model: Model, unread: dict[str, str], batch: Tensor) -> dict[str, Tenso
         if isinstance(value, Tensor):
             # A copy, because the next run may write into the model's own tensor.
             value = value.detach().to_dense().clone()
-            named = {name or "output": value}
+            tensors = {name or "output": value}
             if value.is_complex():
-                named = {f"{name}.real": value.real, f"{name}.imag": value.imag}
-            results.update(named)
+                tensors = {f"{name}.real": value.real, f"{name}.imag": value.imag}
+            results.update(tensors)
         elif isinstance(value, (int, float, np.number, np.bool_)):
             numbers.append(value)
         elif isinstance(value, str):
             numbers.append(hash(value))
         elif value is not None:
-            unread[name or "output"] = kind_of(value)
+            unread_kinds[name or "output"] = kind_of(value)
     if numbers:
         results["numbers"] = torch.tensor(numbers)
     return results
 
 
 def _wider_runs(
-    run: Run, clean: Tensor, mask: Tensor, axis: int, added: int
+    run_model: RunModel, clean_batch: Tensor, mask: Tensor, axis: int, n_added: int
 ) -> list[dict[str, Tensor]]:
     """Runs the model on batches with more time steps; empty if it takes none.
 
@@ -332,32 +341,35 @@ def _wider_runs(
         padding, of the batch with data in these steps, and of the first one with more padding. (If
         all cells are alike, a zero in the padding is nearly always a feature's largest value.)
     """
-    steps = clean.narrow(axis, 0, 1).repeat_interleave(added, axis)
-    padding = clean[~mask]
-    same = clean.clone()
-    same[mask] = _alike(clean[mask], padding)
-    more = padding[:1].expand_as(steps) if len(padding) else steps
-    longer = [torch.cat([clean, more], axis), torch.cat([clean, steps], axis)]
-    longer.append(torch.cat([same, more], axis))
-    unpacking = UnpackingWider(added)
+    data_steps = clean_batch.narrow(axis, 0, 1).repeat_interleave(n_added, axis)
+    padding = clean_batch[~mask]
+    uniform_batch = clean_batch.clone()
+    uniform_batch[mask] = _uniform_cells(clean_batch[mask], padding)
+    padding_steps = padding[:1].expand_as(data_steps) if len(padding) else data_steps
+    longer_batches = [
+        torch.cat([clean_batch, padding_steps], axis),
+        torch.cat([clean_batch, data_steps], axis),
+    ]
+    longer_batches.append(torch.cat([uniform_batch, padding_steps], axis))
+    unpacking = ExtraPaddingMode(n_added)
     with suppress(Exception):
-        first = run(same)
+        uniform_results = run_model(uniform_batch)
         with suppress(Exception), unpacking:
-            return [first, *map(run, longer)]
+            return [uniform_results, *map(run_model, longer_batches)]
         if not unpacking.has_widened:
-            return [first, *map(run, longer)]
+            return [uniform_results, *map(run_model, longer_batches)]
     return []
 
 
-def _alike(real: Tensor, padding: Tensor) -> Tensor:
+def _uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
     """Returns multiples of the cell with the largest number, or one id that is not padding.
 
     The multiples differ, because a model may divide by what its cells differ in, or sort them.
     """
     is_float = real.is_floating_point()
     if len(padding) and not is_float:
-        is_other = (real != padding[:1]).reshape(len(real), -1).any(1)
-        real = real[is_other] if is_other.any() else real
+        is_other_id = (real != padding[:1]).reshape(len(real), -1).any(1)
+        real = real[is_other_id] if is_other_id.any() else real
     sizes = real.reshape(len(real), -1).to(torch.complex128).abs()
     largest = sizes.nan_to_num(0, 0).amax(1)
     cell = real[largest.argmax()]
@@ -368,98 +380,110 @@ def _alike(real: Tensor, padding: Tensor) -> Tensor:
     return cell * factors.to(real).reshape(-1, *[1] * cell.dim())
 
 
-def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
+def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
     """Fills the padding with other values: random numbers, or ids from real cells.
 
     Raises:
         ValueError: all ids are 0.
     """
     generator = torch.Generator().manual_seed(0)
-    real = clean[mask]
-    padding = int((~mask).sum())
-    poisoned = clean.clone()
-    if not padding:
-        return poisoned
-    if clean.is_floating_point():
-        noise = torch.randn(padding, *real.shape[1:], generator=generator)
+    real = clean_batch[mask]
+    n_padding = int((~mask).sum())
+    poisoned_batch = clean_batch.clone()
+    if not n_padding:
+        return poisoned_batch
+    if clean_batch.is_floating_point():
+        noise = torch.randn(n_padding, *real.shape[1:], generator=generator)
         largest = real.abs().nan_to_num(0, 0).max()
-        poisoned[~mask] = noise.to(real) * largest.clamp(min=1)
-        return poisoned
-    others = real[real.reshape(len(real), -1).any(1)]
-    if not len(others):
+        poisoned_batch[~mask] = noise.to(real) * largest.clamp(min=1)
+        return poisoned_batch
+    other_ids = real[real.reshape(len(real), -1).any(1)]
+    if not len(other_ids):
         raise ValueError(
             "the real cells of x contain only the id 0, so no other id can replace the padding;"
             " give at least two different ids"
         )
-    rows = torch.randint(len(others), (padding,), generator=generator)
-    poisoned[~mask] = others[rows.to(others.device)]
-    return poisoned
+    id_rows = torch.randint(len(other_ids), (n_padding,), generator=generator)
+    poisoned_batch[~mask] = other_ids[id_rows.to(other_ids.device)]
+    return poisoned_batch
 
 
-def _judged(
-    compared: Callable[[Tensor, Tensor], Output],
+def _judge_output(
+    compare_runs: Callable[[Tensor, Tensor], Output],
     results: Sequence[Tensor],
     steps: int,
-    has_fixed: bool,
+    has_fixed_padding: bool,
 ) -> Output:
     """Judges one result.
 
     Args:
-        compared: a function that compares it in two runs.
+        compare_runs: a function that compares it in two runs.
         results: its values in the runs: clean, clean again, poisoned, and perhaps those of
             `_wider_runs`.
         steps: the number of time steps.
-        has_fixed: whether the padding has a single value, for which a model may look.
+        has_fixed_padding: whether the padding has a single value, for which a model may look.
     """
-    clean, again, poisoned, *wider = results
-    output = compared(clean, again)
+    clean_result, repeated_result, poisoned_result, *wider_results = results
+    output = compare_runs(clean_result, repeated_result)
     if output.differing:
-        return _unclear(output, "it differs between two equal runs, or is not finite")
-    output = compared(clean, poisoned)
+        return _unclear_output(output, "it differs between two equal runs, or is not finite")
+    output = compare_runs(clean_result, poisoned_result)
     is_resized = False
-    if wider:
-        same, longer, read, same_longer = wider
-        widened = compared(clean, longer)
+    if wider_results:
+        uniform_result, longer_result, extended_result, uniform_longer_result = wider_results
+        longer_output = compare_runs(clean_result, longer_result)
         # Results may be ranks, which are arbitrary among equal ids, or NaN, if a spread is 0.
-        is_usable = same.is_floating_point() and not compared(same, same).differing
-        if is_usable and not widened.differing:
-            widened = compared(same, same_longer)
-        is_resized = clean.shape != longer.shape and widened.places != "real cells"
+        is_uniform_usable = (
+            uniform_result.is_floating_point()
+            and not compare_runs(uniform_result, uniform_result).differing
+        )
+        if is_uniform_usable and not longer_output.differing:
+            longer_output = compare_runs(uniform_result, uniform_longer_result)
+        is_resized = (
+            clean_result.shape != longer_result.shape and longer_output.places != "real cells"
+        )
         if not is_resized:
-            if not output.differing and widened.differing:
-                return replace(widened, reason=AMOUNT)
+            if not output.differing and longer_output.differing:
+                return replace(longer_output, reason=PADDING_AMOUNT)
             # A model that reads no further steps has not been tested with more padding.
-            is_tested = has_fixed and compared(clean, read).differing and not widened.differing
-            if is_tested and output.differing:
-                return _unclear(
+            is_amount_tested = (
+                has_fixed_padding
+                and compare_runs(clean_result, extended_result).differing
+                and not longer_output.differing
+            )
+            if is_amount_tested and output.differing:
+                return _unclear_output(
                     output,
-                    f"it depends on {VALUES}, but not on {AMOUNT}; that is right only if the"
-                    " padding always holds the same value",
+                    f"it depends on {PADDING_VALUES}, but not on {PADDING_AMOUNT}; that is right"
+                    " only if the padding always holds the same value",
                 )
-    if output.differing and clean.shape == poisoned.shape:
+    if output.differing and clean_result.shape == poisoned_result.shape:
         if is_resized:
-            return _unclear(output, "it differs, and may contain results of the padding itself")
-        if output.places != "real cells" and steps in clean.shape:
+            return _unclear_output(
+                output, "it differs, and may contain results of the padding itself"
+            )
+        if output.places != "real cells" and steps in clean_result.shape:
             reason = "it differs, and its axes of batch and time cannot be told apart"
-            return _unclear(output, reason)
+            return _unclear_output(output, reason)
     return output
 
 
-def _unclear(output: Output, reason: str) -> Output:
+def _unclear_output(output: Output, reason: str) -> Output:
     return replace(output, differing=None, sequences=(), reason=reason)
 
 
-def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading]:
+def _cell_readers(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[CellReader]:
     """Yields the ways to read a result of a size as cells: those at real steps are returned."""
-    batch, steps, first = shape
+    batch, steps, batch_first = shape
 
-    def cells(result: Tensor, axes: tuple[int, int]) -> Tensor:
-        own = result[tuple(map(slice, size))]  # without the steps of a wider batch, on any axis
-        return own.movedim(axes, (0, 1))[real]
+    def read_cells(result: Tensor, axes: tuple[int, int]) -> Tensor:
+        # Without the steps of a wider batch, on any axis.
+        narrow_result = result[tuple(map(slice, size))]
+        return narrow_result.movedim(axes, (0, 1))[real]
 
-    def flat_cells(result: Tensor, by_step: bool) -> Tensor:
-        order = (-1, batch) if by_step else (batch, -1)
-        rows = result.reshape(*order, *result.shape[1:])
+    def read_flat_cells(result: Tensor, by_step: bool) -> Tensor:
+        leading_shape = (-1, batch) if by_step else (batch, -1)
+        rows = result.reshape(*leading_shape, *result.shape[1:])
         if by_step:
             rows = rows.transpose(0, 1)
         return rows[(slice(batch), slice(steps), *map(slice, size[1:]))][real]
@@ -467,60 +491,80 @@ def _readings(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Reading
     pairs = [
         (i, j) for i, n in enumerate(size) for j, m in enumerate(size) if (n, m) == (batch, steps)
     ]
-    if len(pairs) == 1 or (int(not first), int(first)) in pairs:
+    if len(pairs) == 1 or (int(not batch_first), int(batch_first)) in pairs:
         for axes in pairs:
-            yield partial(cells, axes=axes)
+            yield partial(read_cells, axes=axes)
     if size and size[0] == batch * steps:
-        yield partial(flat_cells, by_step=False)
-        yield partial(flat_cells, by_step=True)
+        yield partial(read_flat_cells, by_step=False)
+        yield partial(read_flat_cells, by_step=True)
 
 
-def _fits(result: Tensor, size: torch.Size, shape: Padded, added: int) -> bool:
+def _has_size(result: Tensor, size: torch.Size, shape: Padded, n_added: int) -> bool:
     """Returns whether a result has a size, or the size that added steps make of it."""
-    wider = shape.steps + added
-    grown = {shape.steps: wider, shape.batch * shape.steps: shape.batch * wider}
+    wider_steps = shape.steps + n_added
+    grown_sizes = {shape.steps: wider_steps, shape.batch * shape.steps: shape.batch * wider_steps}
     if result.ndim != len(size):
         return False
     pairs = zip(size, result.shape, strict=True)
-    return all(new in (old, grown.get(old)) for old, new in pairs)
+    return all(new in (old, grown_sizes.get(old)) for old, new in pairs)
 
 
-def _compared(
+def _compare_tensors(
     name: str,
-    clean: Tensor,
-    other: Tensor,
+    clean_result: Tensor,
+    other_result: Tensor,
     real: Tensor,
     shape: Padded,
-    added: int,
+    n_added: int,
     tolerance: float | None,
 ) -> Output:
     """Compares one tensor of two runs, cell by cell, row by row or as a whole."""
-    allowed = of_states(clean.dtype, clean.device.type)
-    if tolerance is not None and clean.is_floating_point():
-        allowed = share("tolerance", tolerance)
-    compared = []
-    readings = (
-        _readings(clean.shape, shape, real) if _fits(other, clean.shape, shape, added) else ()
+    max_share = state_tolerance(clean_result.dtype, clean_result.device.type)
+    if tolerance is not None and clean_result.is_floating_point():
+        max_share = require_nonnegative("tolerance", tolerance)
+    cell_outputs = []
+    readers = (
+        _cell_readers(clean_result.shape, shape, real)
+        if _has_size(other_result, clean_result.shape, shape, n_added)
+        else ()
     )
-    for read in readings:
-        owner = real.nonzero()[:, 0]
-        compared.append(_rows(name, "real cells", read(clean), read(other), owner, allowed))
-    if compared:
-        return min(compared, key=lambda output: output.differing or 0)
-    if clean.shape != other.shape:
-        largest = max(clean.numel(), other.numel())
+    for read_cells in readers:
+        row_sequences = real.nonzero()[:, 0]
+        cell_outputs.append(
+            _compare_rows(
+                name,
+                "real cells",
+                read_cells(clean_result),
+                read_cells(other_result),
+                row_sequences,
+                max_share,
+            )
+        )
+    if cell_outputs:
+        return min(cell_outputs, key=lambda output: output.differing or 0)
+    if clean_result.shape != other_result.shape:
+        largest = max(clean_result.numel(), other_result.numel())
         return Output(name, "entries", largest, largest)
-    if clean.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
-        axis = clean.shape.index(shape.batch)
-        owner = torch.arange(shape.batch)
-        rows = clean.movedim(axis, 0)
-        return _rows(name, "sequences", rows, other.movedim(axis, 0), owner, allowed)
-    owner = torch.empty(0, dtype=torch.int64)
-    return _rows(name, "entries", clean.flatten(), other.flatten(), owner, allowed)
+    if clean_result.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
+        axis = clean_result.shape.index(shape.batch)
+        row_sequences = torch.arange(shape.batch)
+        rows = clean_result.movedim(axis, 0)
+        return _compare_rows(
+            name, "sequences", rows, other_result.movedim(axis, 0), row_sequences, max_share
+        )
+    row_sequences = torch.empty(0, dtype=torch.int64)
+    return _compare_rows(
+        name, "entries", clean_result.flatten(), other_result.flatten(), row_sequences, max_share
+    )
 
 
-def _rows(
-    name: str, places: str, clean: Tensor, other: Tensor, owner: Tensor, allowed: float
+def _compare_rows(
+    name: str,
+    places: str,
+    clean_rows: Tensor,
+    other_rows: Tensor,
+    row_sequences: Tensor,
+    max_share: float,
 ) -> Output:
     """Compares rows. What rounding explains is a share of the sequence's largest changed value.
 
@@ -529,22 +573,31 @@ def _rows(
     Args:
         name: the name of the output.
         places: what the rows are.
-        clean: the rows of the first run.
-        other: the rows of the second run.
-        owner: the sequence of each row; empty if it is not known.
-        allowed: the share.
+        clean_rows: the rows of the first run.
+        other_rows: the rows of the second run.
+        row_sequences: the sequence of each row; empty if it is not known.
+        max_share: the share.
     """
-    if torch.equal(clean, other):
-        return Output(name, places, len(clean), 0)
-    changed, before, after = (
-        rows.cpu().double().unsqueeze(-1).flatten(1) for rows in (clean != other, clean, other)
+    if torch.equal(clean_rows, other_rows):
+        return Output(name, places, len(clean_rows), 0)
+    is_changed, values, other_values = (
+        rows.cpu().double().unsqueeze(-1).flatten(1)
+        for rows in (clean_rows != other_rows, clean_rows, other_rows)
     )
-    gap = (before - after).abs()
-    largest = scales(before, changed)
-    groups = owner if len(owner) else torch.zeros(len(gap), dtype=torch.int64)
-    scale = torch.zeros(1 + max(groups.tolist(), default=0), dtype=torch.float64)
-    scale.scatter_reduce_(0, groups, pad(largest, (0, 1)).amax(1), "amax")
-    limit = allowed * scale[groups].unsqueeze(1)
-    differs = (changed.bool() & ~(gap <= limit)).any(1)  # NaN differs from itself
-    named = sorted({*owner[differs[: len(owner)]].tolist()})
-    return Output(name, places, len(gap), int(differs.sum()), (*map(sequence_name, named),))
+    abs_difference = (values - other_values).abs()
+    largest = rounding_scales(values, is_changed)
+    row_groups = (
+        row_sequences if len(row_sequences) else torch.zeros(len(abs_difference), dtype=torch.int64)
+    )
+    scale = torch.zeros(1 + max(row_groups.tolist(), default=0), dtype=torch.float64)
+    scale.scatter_reduce_(0, row_groups, pad(largest, (0, 1)).amax(1), "amax")
+    limit = max_share * scale[row_groups].unsqueeze(1)
+    differs = (is_changed.bool() & ~(abs_difference <= limit)).any(1)  # NaN differs from itself
+    differing_sequences = sorted({*row_sequences[differs[: len(row_sequences)]].tolist()})
+    return Output(
+        name,
+        places,
+        len(abs_difference),
+        int(differs.sum()),
+        (*map(sequence_name, differing_sequences),),
+    )

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout, require_steps
+from packviz.core.layout import IntArray, Layout, require_nonempty
 from packviz.core.validation import at_least, one_of
 
 Groups = list[IntArray]
@@ -79,18 +79,18 @@ def batches(
     n = Layout(lengths).lengths
     at_least("batch_size", batch_size)
     one_of("order", order, ORDERS)
-    everyone = np.arange(n.size)
+    all_indices = np.arange(n.size)
     if order == AS_THEY_COME:
-        return _cut(everyone, batch_size)
+        return _cut_into_groups(all_indices, batch_size)
     if order == SORTED:
-        return _cut(_longest_first(n, everyone), batch_size)
+        return _cut_into_groups(_sort_longest_first(n, all_indices), batch_size)
     random = np.random.default_rng(at_least("seed", seed, 0))
     shuffled = random.permutation(n.size)
     if order == SHUFFLED:
-        return _cut(shuffled, batch_size)
+        return _cut_into_groups(shuffled, batch_size)
     buckets: Groups = []
-    for pool in _cut(shuffled, at_least("window", window) * batch_size):
-        buckets += _cut(_longest_first(n, pool), batch_size)
+    for window_indices in _cut_into_groups(shuffled, at_least("window", window) * batch_size):
+        buckets += _cut_into_groups(_sort_longest_first(n, window_indices), batch_size)
     return [buckets[i] for i in random.permutation(len(buckets))]
 
 
@@ -111,7 +111,9 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> Groups:
     Raises:
         ValueError: a length is not valid, `processes` is less than 1, or `strategy` is unknown.
     """
-    return _shares(Layout(lengths).lengths, at_least("processes", processes), strategy)
+    return _split_among_processes(
+        Layout(lengths).lengths, at_least("processes", processes), strategy
+    )
 
 
 def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> Groups:
@@ -142,14 +144,15 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
     """
     at_least("row_size", row_size)
     one_of("strategy", strategy, FILLS)
-    n = require_steps(Layout(lengths)).lengths
+    n = require_nonempty(Layout(lengths)).lengths
     if strategy == CUT:
         ends = np.cumsum(n)
-        tops = np.arange(0, ends[-1], row_size)
-        bottoms = np.minimum(tops + row_size, ends[-1])
-        firsts = np.searchsorted(ends, tops, "right")  # the first sequence of each row
-        lasts = np.searchsorted(ends, bottoms - 1, "right")
-        pairs = zip(firsts, lasts, strict=True)
+        row_starts = np.arange(0, ends[-1], row_size)
+        row_ends = np.minimum(row_starts + row_size, ends[-1])
+        # The first sequence of each row.
+        first_sequences = np.searchsorted(ends, row_starts, "right")
+        last_sequences = np.searchsorted(ends, row_ends - 1, "right")
+        pairs = zip(first_sequences, last_sequences, strict=True)
         return [np.arange(first, last + 1) for first, last in pairs]
     longest = np.argmax(n)
     if n[longest] > row_size:
@@ -159,9 +162,9 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
         )
     order = np.arange(n.size)
     if strategy == FIRST_FIT_DECREASING:
-        order = _longest_first(n, order)
+        order = _sort_longest_first(n, order)
     # The free steps in all possible rows. There are never more rows than sequences.
-    left = np.full(n.size, row_size)
+    free_steps = np.full(n.size, row_size)
     rows: list[list[int]] = []
     for b in order.tolist():
         first = 0  # the first row that the strategy may use
@@ -169,12 +172,12 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
             first = len(rows)
         elif strategy == NEXT_FIT:
             first = max(len(rows) - 1, 0)
-        fits = left[first : len(rows) + 1] >= n[b]
+        fits = free_steps[first : len(rows) + 1] >= n[b]
         row = first + int(np.argmax(fits))
         if row == len(rows):
             rows.append([])
         rows[row].append(b)
-        left[row] -= n[b]
+        free_steps[row] -= n[b]
     return [np.array(row) for row in rows]
 
 
@@ -189,8 +192,11 @@ def tokens(
     at_least("processes", processes)
     counts = np.zeros((len(groups), processes), dtype=np.int64)
     for step, group in enumerate(groups):
-        own = n[group]
-        counts[step] = [own[share].sum() for share in _shares(own, processes, strategy)]
+        group_lengths = n[group]
+        counts[step] = [
+            group_lengths[indices].sum()
+            for indices in _split_among_processes(group_lengths, processes, strategy)
+        ]
     return counts
 
 
@@ -203,26 +209,26 @@ def idle(tokens: IntArray) -> float:
         tokens: `(S, W)` the number of tokens of each process in each batch.
     """
     processes = tokens.shape[1]
-    slowest = tokens.max(axis=1).sum()
-    return 1 - float(tokens.sum() / (processes * slowest))
+    slowest_total = tokens.max(axis=1).sum()
+    return 1 - float(tokens.sum() / (processes * slowest_total))
 
 
-def _shares(n: IntArray, processes: int, strategy: str) -> Groups:
+def _split_among_processes(n: IntArray, processes: int, strategy: str) -> Groups:
     """Divides sequences of the lengths `n` as `split` does."""
     one_of("strategy", strategy, SPLITS)
-    ranks = np.arange(n.size)
-    order = _longest_first(n, ranks)
-    turn, taker = np.divmod(ranks, processes)
+    positions = np.arange(n.size)
+    order = _sort_longest_first(n, positions)
+    turns, process_ranks = np.divmod(positions, processes)
     if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
-        taker = np.sort(taker)
+        process_ranks = np.sort(process_ranks)
     elif strategy == SNAKE:
-        taker = np.where(turn % 2 == 1, processes - 1 - taker, taker)
-    return [order[taker == process] for process in range(processes)]
+        process_ranks = np.where(turns % 2 == 1, processes - 1 - process_ranks, process_ranks)
+    return [order[process_ranks == process_rank] for process_rank in range(processes)]
 
 
-def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:
+def _sort_longest_first(lengths: IntArray, indices: IntArray) -> IntArray:
     return indices[np.argsort(-lengths[indices], kind="stable")]
 
 
-def _cut(indices: IntArray, size: int) -> Groups:
+def _cut_into_groups(indices: IntArray, size: int) -> Groups:
     return [indices[start : start + size] for start in range(0, indices.size, size)]

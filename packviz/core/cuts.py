@@ -18,12 +18,12 @@ from itertools import pairwise
 Cuts = tuple[int, ...]
 """The cuts of a staircase: ascending time steps from 0 to the longest length."""
 
-Line = tuple[int, int, int]
+CostLine = tuple[int, int, int]
 """A line of the search in `best_cuts`: its cost at step 0, its cost per step, and its index."""
 
 
 @dataclass(frozen=True)
-class Prediction:
+class StaircaseWork:
     """The work that a staircase takes.
 
     Attributes:
@@ -49,32 +49,33 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
     Raises:
         ValueError: the cuts do not rise from 0 to `max(lengths)`.
     """
-    rising = sorted(lengths)
-    longest = rising[-1]
-    ascends = all(start < end for start, end in pairwise(cuts))
-    reaches = len(cuts) > 1 and (cuts[0], cuts[-1]) == (0, longest)
-    if not reaches or not ascends:
+    sorted_lengths = sorted(lengths)
+    longest = sorted_lengths[-1]
+    is_ascending = all(start < end for start, end in pairwise(cuts))
+    has_both_ends = len(cuts) > 1 and (cuts[0], cuts[-1]) == (0, longest)
+    if not has_both_ends or not is_ascending:
         steps = f"time steps that rise from 0 to {longest}, the longest length"
         raise ValueError(f"the cuts of the staircase are {tuple(cuts)}; give {steps}")
     return [
-        (start, end, len(rising) - bisect_right(rising, start)) for start, end in pairwise(cuts)
+        (start, end, len(sorted_lengths) - bisect_right(sorted_lengths, start))
+        for start, end in pairwise(cuts)
     ]
 
 
-def predict(lengths: Sequence[int], cuts: Sequence[int]) -> Prediction:
+def count_work(lengths: Sequence[int], cuts: Sequence[int]) -> StaircaseWork:
     """Counts the work of a staircase. See `rectangles` for the lengths, the cuts and the errors."""
     stairs = rectangles(lengths, cuts)
     cells = sum((end - start) * sequences for start, end, sequences in stairs)
-    return Prediction(len(stairs), cells, cells - sum(lengths))
+    return StaircaseWork(len(stairs), cells, cells - sum(lengths))
 
 
-def every_cut(lengths: Sequence[int]) -> Cuts:
+def cuts_at_lengths(lengths: Sequence[int]) -> Cuts:
     """Returns cuts at 0 and at every distinct length, so that no cell is wasted."""
     return tuple(sorted({0, *lengths}))
 
 
-def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> Cuts:
-    """Returns the cuts of the cheapest staircase, where a cell costs 1 and a call costs `call`.
+def best_cuts(lengths: Sequence[int], call_cost: int, calls: int | None = None) -> Cuts:
+    """Returns the cuts of the cheapest staircase. A cell costs 1, and a call costs `call_cost`.
 
     The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths
     are candidates. Dynamic programming finds the best cuts, because the cheapest staircase that
@@ -87,7 +88,7 @@ def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> Cu
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
-        call: the number of cells that cost as much as a call of the kernel.
+        call_cost: the number of cells that cost as much as a call of the kernel.
         calls: the number of rectangles, from 1 to `D`. Defaults to the number with the lowest cost.
 
     Returns:
@@ -96,31 +97,34 @@ def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> Cu
     Raises:
         ValueError: these lengths have no staircase with `calls` rectangles.
     """
-    ends = every_cut(lengths)
-    ending = Counter(lengths)
-    left = len(lengths)
-    running = []
+    ends = cuts_at_lengths(lengths)
+    ending_counts = Counter(lengths)
+    n_remaining = len(lengths)
+    running_counts = []
     for end in ends:
-        left -= ending[end]
-        running.append(left)
-    most = len(ends) - 1
+        n_remaining -= ending_counts[end]
+        running_counts.append(n_remaining)
+    max_calls = len(ends) - 1
     if calls is None:
-        _, begins = _cheapest(ends, running, call, None)
-        return _traced(ends, [begins] * most)
-    if not 1 <= calls <= most:
+        _, start_indices = _cheapest_last_rectangles(ends, running_counts, call_cost, None)
+        return _trace_cuts(ends, [start_indices] * max_calls)
+    if not 1 <= calls <= max_calls:
         raise ValueError(
-            f"calls is {calls}; give 1 to {most}, at most one for each distinct length"
+            f"calls is {calls}; give 1 to {max_calls}, at most one for each distinct length"
         )
-    costs: list[int | None] = [0] + [None] * most
-    layers = []
+    costs: list[int | None] = [0] + [None] * max_calls
+    start_tables = []
     for _ in range(calls):
-        costs, begins = _cheapest(ends, running, call, costs)
-        layers.append(begins)
-    return _traced(ends, layers)
+        costs, start_indices = _cheapest_last_rectangles(ends, running_counts, call_cost, costs)
+        start_tables.append(start_indices)
+    return _trace_cuts(ends, start_tables)
 
 
-def _cheapest(
-    ends: Sequence[int], running: Sequence[int], call: int, before: Sequence[int | None] | None
+def _cheapest_last_rectangles(
+    ends: Sequence[int],
+    running_counts: Sequence[int],
+    call_cost: int,
+    previous_costs: Sequence[int | None] | None,
 ) -> tuple[list[int | None], list[int]]:
     """Returns the lowest cost to reach each end with one more rectangle, and its beginning.
 
@@ -128,49 +132,49 @@ def _cheapest(
 
     Args:
         ends: the time steps at which rectangles may begin and end.
-        running: the number of sequences that are still running at each of these steps.
-        call: the cost of a rectangle, apart from its cells.
-        before: the cost of reaching each beginning; `None` for one that cannot be reached. If
-            `before` itself is `None`, any number of rectangles may come first.
+        running_counts: the number of sequences that are still running at each of these steps.
+        call_cost: the cost of a rectangle, apart from its cells.
+        previous_costs: the cost of reaching each beginning; `None` for one that cannot be reached.
+            If `previous_costs` itself is `None`, any number of rectangles may come first.
     """
-    costs: list[int | None] = [0 if before is None else None]
-    begins = [0]
-    lines: list[Line] = []  # each is the lowest at some step
-    lowest = 0
+    costs: list[int | None] = [0 if previous_costs is None else None]
+    start_indices = [0]
+    lines: list[CostLine] = []  # each is the lowest at some step
+    best = 0
     for j in range(1, len(ends)):
-        start = costs[j - 1] if before is None else before[j - 1]
-        if start is not None:
-            slope = running[j - 1]
-            height = start + call - slope * ends[j - 1]
-            line = (height, slope, j - 1)
-            while len(lines) - lowest > 1 and _is_above(lines[-1], lines[-2], line):
+        start_cost = costs[j - 1] if previous_costs is None else previous_costs[j - 1]
+        if start_cost is not None:
+            slope = running_counts[j - 1]
+            intercept = start_cost + call_cost - slope * ends[j - 1]
+            line = (intercept, slope, j - 1)
+            while len(lines) - best > 1 and _is_never_lowest(lines[-1], lines[-2], line):
                 lines.pop()
             lines.append(line)
         end = ends[j]
-        while len(lines) - lowest > 1 and _at(lines[lowest + 1], end) <= _at(lines[lowest], end):
-            lowest += 1
-        costs.append(_at(lines[lowest], end) if lines else None)
-        begins.append(lines[lowest][2] if lines else 0)
-    return costs, begins
+        while len(lines) - best > 1 and _cost(lines[best + 1], end) <= _cost(lines[best], end):
+            best += 1
+        costs.append(_cost(lines[best], end) if lines else None)
+        start_indices.append(lines[best][2] if lines else 0)
+    return costs, start_indices
 
 
-def _at(line: Line, step: int) -> int:
+def _cost(line: CostLine, step: int) -> int:
     return line[0] + line[1] * step
 
 
-def _is_above(middle: Line, left: Line, right: Line) -> bool:
+def _is_never_lowest(middle: CostLine, left: CostLine, right: CostLine) -> bool:
     """Returns whether the middle one of three lines with falling slopes is never the lowest."""
-    by_right = (right[0] - left[0]) * (left[1] - middle[1])
-    by_middle = (middle[0] - left[0]) * (left[1] - right[1])
-    return by_right <= by_middle
+    right_crossing = (right[0] - left[0]) * (left[1] - middle[1])
+    middle_crossing = (middle[0] - left[0]) * (left[1] - right[1])
+    return right_crossing <= middle_crossing
 
 
-def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> Cuts:
+def _trace_cuts(ends: Sequence[int], start_tables: Sequence[Sequence[int]]) -> Cuts:
     """Returns all cuts in order, by following the best beginnings from the last cut to 0."""
     j = len(ends) - 1
     cuts = [ends[j]]
-    for begins in reversed(layers):
+    for start_indices in reversed(start_tables):
         if j:
-            j = begins[j]
+            j = start_indices[j]
             cuts.append(ends[j])
     return tuple(reversed(cuts))

@@ -20,16 +20,16 @@ from packviz.core.padded import Padded, reading
 from packviz.core.validation import (
     at_least,
     kind_of,
-    require_none,
-    require_plain,
-    require_values,
+    reject_entries,
+    reject_meta,
+    require_plain_values,
 )
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[np.generic])
 
-MOST_STEPS = 10_000_000
+MAX_STEPS = 10_000_000
 """The largest number of time steps in a `Layout`. A larger number needs huge arrays, and is
 probably a typo."""
 
@@ -83,7 +83,7 @@ class Layout:
         Raises:
             ValueError: `lengths` is empty, is neither one-dimensional nor a mask, or is on the meta
                 device; a length is not a whole number of at least 0, or exceeds `max_len` or
-                `MOST_STEPS`; `max_len` is not a whole number, or exceeds `MOST_STEPS`; or
+                `MAX_STEPS`; `max_len` is not a whole number, or exceeds `MAX_STEPS`; or
                 `sorted_indices` is not a permutation that puts longer sequences first.
             TypeError: the lengths are a nested, sparse or quantised tensor, or a masked array.
         """
@@ -93,22 +93,22 @@ class Layout:
         elif max_len is None and is_mask(lengths):
             max_len = lengths.shape[1]
         n = read_lengths(lengths)
-        require_none(n, n < 0, "lengths", "a sequence has at least 0 time steps")
-        limit = f"a Layout has at most {MOST_STEPS:,} time steps"
-        require_none(n, n > MOST_STEPS, "lengths", limit)
+        reject_entries(n, n < 0, "lengths", "a sequence has at least 0 time steps")
+        limit = f"a Layout has at most {MAX_STEPS:,} time steps"
+        reject_entries(n, n > MAX_STEPS, "lengths", limit)
         max_len = int(n.max()) if max_len is None else at_least("max_len", max_len, 0)
-        if max_len > MOST_STEPS:
+        if max_len > MAX_STEPS:
             raise ValueError(f"max_len is {max_len}: {limit}")
-        too_long = f"longer than max_len={max_len}; shorten it, or raise max_len"
-        require_none(n, n > max_len, "lengths", too_long)
+        length_problem = f"longer than max_len={max_len}; shorten it, or raise max_len"
+        reject_entries(n, n > max_len, "lengths", length_problem)
         if sorted_indices is None:
             order = np.argsort(-n, kind="stable")
         else:
-            order = _permutation(sorted_indices, n.size, "sorted_indices")
-            ranked = n[order]
-            is_longer = np.diff(ranked, prepend=ranked[0]) > 0
+            order = _read_permutation(sorted_indices, n.size, "sorted_indices")
+            sorted_lengths = n[order]
+            is_longer = np.diff(sorted_lengths, prepend=sorted_lengths[0]) > 0
             why = "this sequence is longer than the one before it; put longer sequences first"
-            require_none(order, is_longer, "sorted_indices", why)
+            reject_entries(order, is_longer, "sorted_indices", why)
         vars(self).update(lengths=frozen(n), max_len=max_len, sorted_indices=frozen(order))
 
     @classmethod
@@ -133,20 +133,24 @@ class Layout:
                     f" {kind_of(packed)} (for plain lengths, call Layout(lengths))"
                 )
         name = "packed.batch_sizes"
-        sizes = _whole_numbers(packed.batch_sizes, name, "give one size per time step")
-        require_none(sizes, sizes < 1, name, "every time step needs at least one sequence")
-        growth = np.diff(sizes, prepend=sizes[0])
-        require_none(sizes, growth > 0, name, "more than the size before it; sizes never grow")
+        sizes = _read_whole_numbers(packed.batch_sizes, name, "give one size per time step")
+        reject_entries(sizes, sizes < 1, name, "every time step needs at least one sequence")
+        size_increase = np.diff(sizes, prepend=sizes[0])
+        reject_entries(
+            sizes, size_increase > 0, name, "more than the size before it; sizes never grow"
+        )
         rows = len(packed.data)
         if rows != sizes.sum():
             total = f"{name} adds up to {sizes.sum()}, but len(packed.data) is {rows}"
             raise ValueError(f"{total}; both must be the number of real cells")
         # The length of a rank is the number of steps with more sequences than this rank.
-        by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))
+        lengths_by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))
         if packed.sorted_indices is None:
-            return cls(by_rank)
-        order = _permutation(packed.sorted_indices, by_rank.size, "packed.sorted_indices")
-        return cls(by_rank[np.argsort(order)], sorted_indices=order)
+            return cls(lengths_by_rank)
+        order = _read_permutation(
+            packed.sorted_indices, lengths_by_rank.size, "packed.sorted_indices"
+        )
+        return cls(lengths_by_rank[np.argsort(order)], sorted_indices=order)
 
     @classmethod
     def from_padded(
@@ -165,7 +169,7 @@ class Layout:
         """
         layout = cls(lengths)
         padded = Padded.fitting(layout.batch_size, shape, batch_first)
-        padded.require_lengths(layout.lengths, reading(shape, batch_first))
+        padded.require_fitting_lengths(layout.lengths, reading(shape, batch_first))
         return cls(layout, int(padded.steps))
 
     @classmethod
@@ -180,7 +184,7 @@ class Layout:
             ValueError: the mask is not two-dimensional, contains other values, or has no real cell;
                 or a row has padding before a real cell.
         """
-        m = _mask_array(mask)
+        m = _right_padded_mask(mask)
         return cls(m.sum(axis=1), max_len=m.shape[1])
 
     @classmethod
@@ -197,15 +201,17 @@ class Layout:
                 only one entry, or decreases from one entry to the next.
         """
         advice = "give the row at which each sequence begins, and the row count"
-        starts = _whole_numbers(offsets, "offsets", advice)
+        starts = _read_whole_numbers(offsets, "offsets", advice)
         if starts[0] != 0 or starts.size == 1:
             raise ValueError(
                 f"offsets is {_excerpt(starts)}; give 0, and then the row after the end of each"
                 " sequence, as in [0, 5, 8, 10]; for plain lengths, call Layout(lengths)"
             )
         lengths = np.diff(starts)
-        falls = np.diff(starts, prepend=0) < 0
-        require_none(starts, falls, "offsets", "less than the offset before it; offsets never fall")
+        is_decreasing = np.diff(starts, prepend=0) < 0
+        reject_entries(
+            starts, is_decreasing, "offsets", "less than the offset before it; offsets never fall"
+        )
         return cls(lengths)
 
     @property
@@ -286,10 +292,10 @@ class Layout:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
             return NotImplemented
-        return self._key == other._key
+        return self._comparison_key == other._comparison_key
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self._comparison_key)
 
     def __repr__(self) -> str:
         arguments = _excerpt(self.lengths)
@@ -298,18 +304,18 @@ class Layout:
         return f"Layout({arguments}): {self.n_cells} cells, {self.n_real} real"
 
     @property
-    def _key(self) -> tuple[bytes, int, bytes]:
+    def _comparison_key(self) -> tuple[bytes, int, bytes]:
         return self.lengths.tobytes(), self.max_len, self.sorted_indices.tobytes()
 
 
 def running_sequences(lengths: IntArray) -> IntArray:
     """Returns the number of sequences that are still running at each time step."""
     ends = np.bincount(lengths)[1:]  # the number of sequences of length 1, 2, …
-    running = np.cumsum(ends[::-1])[::-1]
-    return running.copy()  # torch rejects arrays with negative strides
+    running_counts = np.cumsum(ends[::-1])[::-1]
+    return running_counts.copy()  # torch rejects arrays with negative strides
 
 
-def require_steps(layout: Layout) -> Layout:
+def require_nonempty(layout: Layout) -> Layout:
     """Returns the layout if no sequence is empty.
 
     Packing functions call this, because torch rejects empty sequences.
@@ -319,7 +325,7 @@ def require_steps(layout: Layout) -> Layout:
     """
     n = layout.lengths
     why = "every sequence needs at least one time step here; drop the empty ones"
-    require_none(n, n < 1, "lengths", why)
+    reject_entries(n, n < 1, "lengths", why)
     return layout
 
 
@@ -328,8 +334,8 @@ def sequence_name(index: int) -> str:
     name = ""
     index += 1
     while index:
-        index, letter = divmod(index - 1, 26)
-        name = chr(ord("a") + letter) + name
+        index, letter_index = divmod(index - 1, 26)
+        name = chr(ord("a") + letter_index) + name
     return name
 
 
@@ -384,42 +390,42 @@ def read_lengths(lengths: object, empty: bool = False) -> IntArray:
         TypeError: the lengths are a nested, sparse or quantised tensor, or a masked array.
     """
     if is_mask(lengths):
-        counts: IntArray = _mask_array(lengths, "lengths").sum(axis=1)
+        counts: IntArray = _right_padded_mask(lengths, "lengths").sum(axis=1)
         return counts
-    return _whole_numbers(lengths, "lengths", _LENGTHS, empty)
+    return _read_whole_numbers(lengths, "lengths", _LENGTHS_HINT, empty)
 
 
-_LENGTHS = (
+_LENGTHS_HINT = (
     "list the number of real time steps of each sequence, as in [5, 3, 2], or give a mask (B, T) as"
     " an array or a tensor"
 )
-BOOLEANS = f"lengths contains booleans: {_LENGTHS}"
+BOOLEANS_MESSAGE = f"lengths contains booleans: {_LENGTHS_HINT}"
 
 
-def mask_cells(mask: object, name: str = "mask") -> BoolArray:
+def boolean_mask(mask: object, name: str = "mask") -> BoolArray:
     """Returns a mask as an array of booleans, `(B, T)`, after checking its values."""
-    require_plain(name, mask)
-    require_values(name, mask)
+    require_plain_values(name, mask)
+    reject_meta(name, mask)
     try:
-        given = host_array(mask)
+        array = host_array(mask)
     except ValueError:  # NumPy raises this error for rows of unequal length
         raise ValueError(f"{name} has rows of different lengths; a mask is (B, T)") from None
-    if given.ndim != 2 or given.size == 0:
+    if array.ndim != 2 or array.size == 0:
         raise ValueError(
-            f"{name} of shape {given.shape} is not a mask (B, T) of at least one sequence and one"
+            f"{name} of shape {array.shape} is not a mask (B, T) of at least one sequence and one"
             " time step"
         )
-    if not np.isin(given, (0, 1)).all():
+    if not np.isin(array, (0, 1)).all():
         raise ValueError(
-            f"{name} of shape {given.shape} holds values other than 0 and 1, so it is not a mask;"
+            f"{name} of shape {array.shape} holds values other than 0 and 1, so it is not a mask;"
             " give True where a cell is real (lengths have one dimension, not two)"
         )
-    return given.astype(bool)
+    return array.astype(bool)
 
 
-def _mask_array(mask: object, name: str = "mask") -> BoolArray:
+def _right_padded_mask(mask: object, name: str = "mask") -> BoolArray:
     """Returns a mask as an array, `(B, T)`, in which every row begins with its real cells."""
-    real = mask_cells(mask, name)
+    real = boolean_mask(mask, name)
     lengths = real.sum(axis=1)
     if not lengths.any():
         raise ValueError("the mask has no real cell; if it is True at padding, pass mask == 0")
@@ -437,9 +443,9 @@ def _mask_array(mask: object, name: str = "mask") -> BoolArray:
     return real
 
 
-def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) -> IntArray:
-    require_plain(name, values)
-    require_values(name, values)
+def _read_whole_numbers(values: object, name: str, advice: str, empty: bool = False) -> IntArray:
+    require_plain_values(name, values)
+    reject_meta(name, values)
     try:
         array = host_array(values)
     except ValueError:  # NumPy raises this error for rows of unequal length
@@ -458,16 +464,16 @@ def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) 
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must contain whole numbers, got {_excerpt(array)}: {advice}")
     if array.dtype.kind != "i":
-        require_none(array, ~np.isfinite(array), name, "not a whole number")
-        fraction = "not a whole number; torch would silently drop the fraction"
-        require_none(array, array != np.round(array), name, fraction)
+        reject_entries(array, ~np.isfinite(array), name, "not a whole number")
+        fraction_problem = "not a whole number; torch would silently drop the fraction"
+        reject_entries(array, array != np.round(array), name, fraction_problem)
         is_huge = abs(array.astype(float)) >= 2**63
-        require_none(array, is_huge, name, "too large for a 64-bit whole number")
+        reject_entries(array, is_huge, name, "too large for a 64-bit whole number")
     return np.array(array, dtype=np.int64)
 
 
-def _permutation(values: object, size: int, name: str) -> IntArray:
-    order = _whole_numbers(values, name, "give one index per sequence, longest first")
+def _read_permutation(values: object, size: int, name: str) -> IntArray:
+    order = _read_whole_numbers(values, name, "give one index per sequence, longest first")
     if not np.array_equal(np.sort(order), np.arange(size)):
         each = f"each of 0 … {size - 1} exactly once"
         raise ValueError(f"{name} must contain {each}, got {_excerpt(order)}")

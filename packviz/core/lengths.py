@@ -47,16 +47,16 @@ def read(source: PathLike, column: str | None = None) -> list[float]:
     name = os.fspath(source)
     is_file = isinstance(source, os.PathLike) or name == "-" or os.path.exists(name[:255])
     looks_like_file = _FILE_NAME.fullmatch(name) is not None
-    if _number(name) is not None or not (is_file or looks_like_file):
+    if _parse_number(name) is not None or not (is_file or looks_like_file):
         return parse(name, column)
     try:
         if name.endswith(".npy"):
-            loaded = np.load(name, allow_pickle=False)
-            values: list[float] = read_lengths(loaded).tolist()
-            if loaded.ndim == 2 and loaded.shape[1] > max(values):
+            loaded_array = np.load(name, allow_pickle=False)
+            values: list[float] = read_lengths(loaded_array).tolist()
+            if loaded_array.ndim == 2 and loaded_array.shape[1] > max(values):
                 warn(
-                    f"{name} is a mask of {loaded.shape[1]} time steps, and only its lengths are"
-                    f" kept, of which the greatest is {max(values)}"
+                    f"{name} is a mask of {loaded_array.shape[1]} time steps, and only its lengths"
+                    f" are kept, of which the greatest is {max(values)}"
                 )
             return values
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
@@ -94,13 +94,15 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
         ValueError: the text is empty, an entry is not a number, a row has more or fewer fields than
             the first line, or the column does not exist.
     """
-    columns = _columns(text.strip(), is_table or column is not None)
+    columns = _parse_columns(text.strip(), is_table or column is not None)
     if column is None:
         alone = len(columns) == 1
-        usual = [name for name in columns if alone or name.lower() in ("length", "lengths")]
+        default_columns = [
+            name for name in columns if alone or name.lower() in ("length", "lengths")
+        ]
         column = "length"
-        if usual:
-            column = usual[0]
+        if default_columns:
+            column = default_columns[0]
     if column not in columns:
         if [*columns] == [""]:
             raise ValueError(
@@ -113,14 +115,14 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
         raise ValueError("no lengths found; give a list with at least one, as in [5, 3, 2]")
     numbers = []
     for i, entry in enumerate(map(str, entries)):
-        number = _number(entry)
+        number = _parse_number(entry)
         if number is None:
             raise ValueError(f"entry {i} is {entry!r}; lengths are whole numbers, as in 5, 3, 2")
         numbers.append(number)
     return numbers
 
 
-def _columns(text: str, is_table: bool) -> dict[str, object]:
+def _parse_columns(text: str, is_table: bool) -> dict[str, object]:
     """Returns the columns by name. Numbers alone are a column without a name."""
     if not text:
         raise ValueError("no lengths found; give some, as in 5, 3, 2")
@@ -135,8 +137,8 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
         return value if isinstance(value, dict) else {"": value}
     lines = re.split(r"\r\n?|\n", text)  # str.splitlines would split within fields, too
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
-    is_line = len(lines) == 1 and not is_table
-    if is_line or _number(entries[0]) is not None:
+    is_single_line = len(lines) == 1 and not is_table
+    if is_single_line or _parse_number(entries[0]) is not None:
         if is_table and len(lines) > 1 and re.search("[,;\t]", lines[0]):
             raise ValueError("a table with several columns needs a first line that names them")
         return {"": entries}
@@ -156,7 +158,7 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
     return {name.strip(): cells for name, *cells in zip(names, *rows, strict=True)}
 
 
-def _number(entry: str) -> float | None:
+def _parse_number(entry: str) -> float | None:
     """Returns the number that a text contains, or `None` if it is not a number."""
     try:
         value = float(entry)
@@ -242,17 +244,17 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
     """
-    most = min(batch_size, longest)
-    if not 1 <= distinct <= most:
+    max_distinct = min(batch_size, longest)
+    if not 1 <= distinct <= max_distinct:
         raise ValueError(
-            f"distinct is {distinct}; give a whole number from 1 to {most}, the smaller of"
+            f"distinct is {distinct}; give a whole number from 1 to {max_distinct}, the smaller of"
             " batch_size and longest"
         )
-    gaps = max(distinct - 1, 1)
-    upper = [longest - round(i * (longest - 1) / gaps) for i in range(distinct // 2)]
-    middle = [(longest + 1) // 2] * (distinct % 2)
-    lower = [longest + 1 - n for n in reversed(upper)]
-    values = [*upper, *middle, *lower]
+    n_gaps = max(distinct - 1, 1)
+    upper_half = [longest - round(i * (longest - 1) / n_gaps) for i in range(distinct // 2)]
+    middle_values = [(longest + 1) // 2] * (distinct % 2)
+    lower_half = [longest + 1 - n for n in reversed(upper_half)]
+    values = [*upper_half, *middle_values, *lower_half]
     return [values[i * distinct // batch_size] for i in range(batch_size)]
 
 
@@ -266,7 +268,7 @@ def even_steps(distinct: int, size: int) -> list[int]:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not
             divide `size - 1`.
     """
-    valid = [n for n in range(2, size + 1) if not size % n and not (size - 1) % (n - 1)]
-    if distinct not in valid:
-        raise ValueError(f"distinct is {distinct}; for size {size}, choose one of {valid}")
+    valid_counts = [n for n in range(2, size + 1) if not size % n and not (size - 1) % (n - 1)]
+    if distinct not in valid_counts:
+        raise ValueError(f"distinct is {distinct}; for size {size}, choose one of {valid_counts}")
     return spread(distinct, size, size)

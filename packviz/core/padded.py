@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.core.util import warn
-from packviz.core.validation import require_none
+from packviz.core.validation import reject_entries
 
 
 class Padded(NamedTuple):
@@ -44,7 +44,7 @@ class Padded(NamedTuple):
         shape: Sequence[int],
         batch_first: bool | None,
         name: str = "x",
-        features: str = ", …",
+        feature_dims: str = ", …",
     ) -> Padded:
         """Reads the shape of a batch, and checks that it fits the number of lengths.
 
@@ -54,8 +54,8 @@ class Padded(NamedTuple):
             batch_first: whether the batch is the first dimension; `None` means False (see
                 `batch_is_first`).
             name: the name of the tensor for error messages.
-            features: the names of the dimensions after the first two, as text with a leading comma,
-                such as `", I"`.
+            feature_dims: the names of the dimensions after the first two, as text with a leading
+                comma, such as `", I"`.
 
         Raises:
             ValueError: the number of sequences differs from the number of lengths.
@@ -64,7 +64,7 @@ class Padded(NamedTuple):
         # This check comes first, because if the batch dimension is mistaken, every other message
         # would mislead.
         if lengths != padded.batch:
-            problem = f"{reading(shape, batch_first, name, features)}, has B = {padded.batch}"
+            problem = f"{reading(shape, batch_first, name, feature_dims)}, has B = {padded.batch}"
             if lengths == padded.steps:
                 problem += (
                     f"; did you mean batch_first={not batch_first}? (A mask is (B, T) either way.)"
@@ -73,15 +73,15 @@ class Padded(NamedTuple):
         batch_is_first(batch_first, shape, name)
         return padded
 
-    def require_lengths(self, lengths: npt.NDArray[np.int64], read: str) -> None:
+    def require_fitting_lengths(self, lengths: npt.NDArray[np.int64], read: str) -> None:
         """Rejects lengths that are not from 0 to `T`. `read` describes the batch (see `reading`).
 
         Raises:
             ValueError: there is such a length.
         """
-        is_outside = (lengths < 0) | (lengths > self.steps)
+        is_out_of_range = (lengths < 0) | (lengths > self.steps)
         why = f"{read}, has T = {self.steps}; give a length from 0 to {self.steps}"
-        require_none(lengths, is_outside, "lengths", why)
+        reject_entries(lengths, is_out_of_range, "lengths", why)
 
     def shape(self, features: int) -> tuple[int, int, int]:
         """Returns the shape of a batch with these dimensions and this number of features."""
@@ -112,7 +112,7 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
     return bool(batch_first)
 
 
-def is_on_side(cells: Any, lengths: npt.NDArray[np.int64], side: str) -> bool:
+def is_padding_on_side(cells: Any, lengths: npt.NDArray[np.int64], side: str) -> bool:
     """Returns whether the values show that the padding of `cells`, `(B, T, …)`, is on one side.
 
     They do if the same value fills the padding there, and not on the other side.
@@ -130,13 +130,13 @@ def is_constant(cells: Any) -> bool:
     return bool((cells == cells[:1]).all() or (cells != cells).all())
 
 
-def order(batch_first: bool | None, features: str = ", …") -> str:
+def order(batch_first: bool | None, feature_dims: str = ", …") -> str:
     """Returns the names of the dimensions: `(T, B, …)`, or `(B, T, …)` with `batch_first`."""
-    return f"(B, T{features})" if batch_first else f"(T, B{features})"
+    return f"(B, T{feature_dims})" if batch_first else f"(T, B{feature_dims})"
 
 
 def reading(
-    shape: Sequence[int], batch_first: bool | None, name: str = "x", features: str = ", …"
+    shape: Sequence[int], batch_first: bool | None, name: str = "x", feature_dims: str = ", …"
 ) -> str:
     """Describes a batch for an error message: `x of shape (5, 3, 2), read as (T, B, …)`."""
-    return f"{name} of shape {tuple(shape)}, read as {order(batch_first, features)}"
+    return f"{name} of shape {tuple(shape)}, read as {order(batch_first, feature_dims)}"

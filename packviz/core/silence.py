@@ -20,23 +20,23 @@ def quiet() -> Iterator[None]:
     level = logging.root.manager.disable
     sys.stdout.flush()
     logging.disable(logging.CRITICAL)
-    nowhere = io.StringIO()
+    sink = io.StringIO()
     try:
-        with closed(1, 2), warnings.catch_warnings():
+        with discard_output(1, 2), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+            with redirect_stdout(sink), redirect_stderr(sink):
                 yield
     finally:
         logging.disable(level)
 
 
 @contextmanager
-def closed(*streams: int) -> Iterator[None]:
+def discard_output(*descriptors: int) -> Iterator[None]:
     """Suppresses all output to file descriptors, such as 1 (standard output) and 2 (errors)."""
-    with ExitStack() as after, open(os.devnull, "w") as nowhere:
-        for stream in streams:
-            before = os.dup(stream)
-            after.callback(os.close, before)
-            after.callback(os.dup2, before, stream)
-            os.dup2(nowhere.fileno(), stream)
+    with ExitStack() as cleanup, open(os.devnull, "w") as sink:
+        for descriptor in descriptors:
+            saved_descriptor = os.dup(descriptor)
+            cleanup.callback(os.close, saved_descriptor)
+            cleanup.callback(os.dup2, saved_descriptor, descriptor)
+            os.dup2(sink.fileno(), descriptor)
         yield

@@ -11,7 +11,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """`G`, the number of gates of a cell. The weights of the input and the state have `G` times
 `hidden_size` rows."""
 
-UPDATES = {"LSTM": 5, "GRU": 4, "RNN": 0}
+UPDATE_FLOPS = {"LSTM": 5, "GRU": 4, "RNN": 0}
 """The FLOPs per hidden unit that compute the new state from the gates (see
 `Spec.elementwise_per_cell`)."""
 
@@ -103,8 +103,8 @@ class Spec:
         rows = 2 * self.gates
         state = self.proj_size or self.hidden_size
         projection = 2 * self.hidden_size * self.proj_size
-        between = self.directions * state  # the input of each layer but the first
-        inputs = [self.input_size] + [between] * (self.num_layers - 1)
+        deeper_input_size = self.directions * state  # the input of each layer but the first
+        inputs = [self.input_size] + [deeper_input_size] * (self.num_layers - 1)
         return tuple((rows * size, rows * state, projection) for size in inputs)
 
     @property
@@ -132,9 +132,9 @@ class Spec:
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(a + r · b)`, `h = n + z · (h − n)`.
         * LSTM: bias 8, sum 4, activation 4, update 5. `c = f · c + i · g`, `h = o · tanh(c)`.
         """
-        per_gate = 4 if self.bias else 2
-        per_unit = GATES[self.mode] * per_gate + UPDATES[self.mode]
-        return self.directions * self.num_layers * self.hidden_size * per_unit
+        flops_per_gate = 4 if self.bias else 2
+        flops_per_unit = GATES[self.mode] * flops_per_gate + UPDATE_FLOPS[self.mode]
+        return self.directions * self.num_layers * self.hidden_size * flops_per_unit
 
     def __str__(self) -> str:
         name = f"{self.mode}({self.input_size}, {self.hidden_size})"

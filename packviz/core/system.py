@@ -13,26 +13,26 @@ from pathlib import Path
 @functools.cache
 def cpu_name() -> str:
     """Returns the model name of the CPU, as the system reports it."""
-    info = Path("/proc/cpuinfo")
-    for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else ():
+    cpu_info = Path("/proc/cpuinfo")
+    for line in cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.exists() else ():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     name = None
     if sys.platform == "darwin":
-        name = output("sysctl", "-n", "machdep.cpu.brand_string")
+        name = first_output_line("sysctl", "-n", "machdep.cpu.brand_string")
     return name or platform.processor() or platform.machine()
 
 
-def output(*command: str) -> str | None:
+def first_output_line(*command: str) -> str | None:
     """Returns the first line that a command prints, or `None` if it fails or prints nothing."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip().partition("\n")[0] or None
+    return completed.stdout.strip().partition("\n")[0] or None
 
 
-def own_version() -> str | None:
+def packviz_version() -> str | None:
     """Returns the version of packviz, or `None` if packviz is not installed."""
     try:
         return version("packviz")

@@ -51,34 +51,34 @@ def require_suffix(name: str, path: PathLike, suffixes: Sequence[str]) -> str:
     return suffix
 
 
-def write(path: PathLike, forms: Mapping[str, Callable[[], str | bytes]]) -> None:
+def write(path: PathLike, content_makers: Mapping[str, Callable[[], str | bytes]]) -> None:
     """Writes a file in the format that its suffix indicates.
 
     Args:
         path: the path of the file.
-        forms: for each suffix, a function that returns the contents of the file.
+        content_makers: for each suffix, a function that returns the contents of the file.
 
     Raises:
-        ValueError: the suffix is not among `forms`.
+        ValueError: the suffix is not among `content_makers`.
         OSError: the file cannot be written.
     """
-    suffix = require_suffix("path", path, [*forms])
-    contents = forms[suffix]()
+    suffix = require_suffix("path", path, [*content_makers])
+    contents = content_makers[suffix]()
     if isinstance(contents, str):
         contents = contents.encode()
     Path(path).write_bytes(contents)
 
 
-def is_readers(frame: FrameType) -> bool:
+def is_user_code(frame: FrameType) -> bool:
     """Returns whether a frame's code belongs neither to packviz nor to a library that it uses.
 
     The name of the module decides, not the path of the file, because a file in a linked folder has
     several paths.
     """
-    return package(frame) not in {"packviz", "torch", "numpy", *sys.stdlib_module_names}
+    return package_name(frame) not in {"packviz", "torch", "numpy", *sys.stdlib_module_names}
 
 
-def package(frame: FrameType) -> str:
+def package_name(frame: FrameType) -> str:
     """Returns the first part of the name of a frame's module, such as `torch`, or `""`."""
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0]
@@ -88,7 +88,7 @@ def warn(message: str) -> None:
     """Issues a warning for the line that called packviz, once for each such line."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and package(frame) == "packviz":
+    while frame is not None and package_name(frame) == "packviz":
         frame = frame.f_back
         level += 1
     warnings.warn(message, stacklevel=level)

@@ -36,13 +36,13 @@ def one_of(name: str, choice: Choice, choices: Iterable[object]) -> Choice:
     return choice
 
 
-def share(name: str, value: object) -> float:
+def require_nonnegative(name: str, value: object) -> float:
     """Checks that a value is a finite number of at least 0, and returns it as a float.
 
     Raises:
         ValueError: the value is not such a number.
     """
-    number = _finite(value)
+    number = _finite_or_none(value)
     if number is None or number < 0:
         advice = "give a finite number of at least 0, or leave it out"
         raise ValueError(f"{name} is {value!r}; {advice}")
@@ -55,13 +55,13 @@ def require_seconds(name: str, value: object) -> float:
     Raises:
         ValueError: the value is not such a time.
     """
-    seconds = _finite(value)
+    seconds = _finite_or_none(value)
     if seconds is None or seconds <= 0:
         raise ValueError(f"{name} is {value!r}; give a finite number of seconds greater than 0")
     return seconds
 
 
-def _finite(value: object) -> float | None:
+def _finite_or_none(value: object) -> float | None:
     """Returns a finite number as a float, or `None` for anything else."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return None
@@ -83,7 +83,7 @@ def require_dense(name: str, value: object) -> None:
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
 
 
-def require_plain(name: str, value: object) -> None:
+def require_plain_values(name: str, value: object) -> None:
     """Rejects tensors and arrays whose values cannot be used as they are.
 
     Raises:
@@ -98,7 +98,7 @@ def require_plain(name: str, value: object) -> None:
         )
 
 
-def require_values(name: str, value: object) -> None:
+def reject_meta(name: str, value: object) -> None:
     """Rejects tensors on torch's meta device, which have a shape but no values.
 
     Raises:
@@ -125,17 +125,17 @@ def kind_of(value: object) -> str:
     return f"an {name}" if takes_an else f"a {name}"
 
 
-def require_none(
-    array: npt.NDArray[np.generic], bad: npt.NDArray[np.bool_], name: str, why: str
+def reject_entries(
+    array: npt.NDArray[np.generic], is_invalid: npt.NDArray[np.bool_], name: str, why: str
 ) -> None:
-    """Rejects an array if any entry of `bad` is True.
+    """Rejects an array if any entry of `is_invalid` is True.
 
     The message gives the first bad entry of the array and `why`.
 
     Raises:
-        ValueError: an entry of `bad` is True.
+        ValueError: an entry of `is_invalid` is True.
     """
-    positions = np.flatnonzero(bad)
+    positions = np.flatnonzero(is_invalid)
     if positions.size == 0:
         return
     first = positions[0]

@@ -33,7 +33,7 @@ from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
-from packviz.draw.text import count, percent, table
+from packviz.draw.text import percent, table, with_noun
 
 if TYPE_CHECKING:
     from torch import nn
@@ -131,23 +131,23 @@ class FlopCount(Drawing, HasNumbers):
     @cached_property
     def forward(self) -> Work[int]:
         """GEMM FLOPs of a forward pass."""
-        return self._work(self.spec.gemm_per_cell)
+        return self._count_work(self.spec.gemm_per_cell)
 
     @cached_property
     def elementwise(self) -> Work[int]:
         """Element-wise FLOPs of a forward pass."""
-        return self._work(self.spec.elementwise_per_cell)
+        return self._count_work(self.spec.elementwise_per_cell)
 
     @cached_property
     def backward(self) -> Work[int]:
         """GEMM FLOPs of a backward pass that computes the gradient of every weight."""
-        return self._work(*self._gradients)
+        return self._count_work(*self._gradients)
 
     @cached_property
     def training(self) -> Work[int]:
         """GEMM FLOPs of a forward and a backward pass."""
-        each, first = self._gradients
-        return self._work(self.spec.gemm_per_cell + each, first)
+        cell_flops, state_flops = self._gradients
+        return self._count_work(self.spec.gemm_per_cell + cell_flops, state_flops)
 
     def rows(self) -> dict[str, Work[int]]:
         """Returns the rows of the table, by the name of each row.
@@ -164,7 +164,7 @@ class FlopCount(Drawing, HasNumbers):
 
     def headline(self) -> str:
         """Returns a line that describes the RNN and the batches on which it runs."""
-        each = count(self.spec.gemm_per_cell, "GEMM FLOP")
+        flops_text = with_noun(self.spec.gemm_per_cell, "GEMM FLOP")
         batch = text.summary(self.layout).split(" (")[0]
         if len(self.layouts) > 1:
             cells = sum(layout.n_cells for layout in self.layouts)
@@ -173,7 +173,7 @@ class FlopCount(Drawing, HasNumbers):
                 f"{len(self.layouts):,} batches: {cells:,} cells, {real:,} real,"
                 f" {cells - real:,} padding"
             )
-        return f"{self.spec}: {each} per cell. {batch}."
+        return f"{self.spec}: {flops_text} per cell. {batch}."
 
     @property
     def summary(self) -> str:
@@ -216,10 +216,12 @@ class FlopCount(Drawing, HasNumbers):
         """Draws all counts and, for a single batch, each time step of a forward pass."""
         share = percent(self.saved, self.padded)
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
-        sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
+        sheets = [
+            bars.draw_totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)
+        ]
         if steps := self.per_step:
             sheets.append(
-                bars.steps(
+                bars.draw_step_bars(
                     "GEMM FLOPs at each time step, forward", steps.packed, steps.padded, theme
                 )
             )
@@ -229,13 +231,16 @@ class FlopCount(Drawing, HasNumbers):
     def _gradients(self) -> tuple[int, int]:
         """The FLOPs of a backward pass for each cell, and those (negative) for each first state."""
         spec = self.spec
-        to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
-        to_state = sum(state for _, state, _ in spec.products)
-        return 2 * spec.gemm_per_cell - to_x, -to_state
+        x_grad_flops = 0 if self.input_grad else spec.directions * spec.products[0][0]
+        state_grad_flops = sum(state for _, state, _ in spec.products)
+        return 2 * spec.gemm_per_cell - x_grad_flops, -state_grad_flops
 
-    def _work(self, each: int, first: int = 0) -> Work[int]:
-        """Counts the FLOPs of cells that take `each`, and of first states that add `first`."""
-        counts = [_count(layout, each, first, self.spec.bidirectional) for layout in self.layouts]
+    def _count_work(self, cell_flops: int, state_flops: int = 0) -> Work[int]:
+        """Counts FLOPs of cells that take `cell_flops` and first states that add `state_flops`."""
+        counts = [
+            _count_layout(layout, cell_flops, state_flops, self.spec.bidirectional)
+            for layout in self.layouts
+        ]
         padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
         packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
         if len(counts) > 1 or not self.layout.max_len:
@@ -243,10 +248,10 @@ class FlopCount(Drawing, HasNumbers):
         return Work(padded, packed, *counts[0])
 
 
-def _count(
-    layout: Layout, each: int, first: int, bidirectional: bool
+def _count_layout(
+    layout: Layout, cell_flops: int, state_flops: int, bidirectional: bool
 ) -> tuple[Work[IntArray], Work[IntArray]]:
-    """Counts FLOPs as `FlopCount._work` does, by time step and by sequence.
+    """Counts FLOPs as `FlopCount._count_work` does, by time step and by sequence.
 
     In a packed batch, the reverse direction starts with the longest sequences. The initial states
     of sequences that join later are concatenated with a state that needs a gradient, so ATen
@@ -258,14 +263,15 @@ def _count(
     cells = np.full((2, layout.max_len), batch)
     cells[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end))
     lengths = np.stack([np.full(batch, layout.max_len), layout.lengths])
-    steps = cells * each
-    steps[:, :1] += cells[:, :1] * first
-    sequences = lengths * each + (lengths > 0) * first  # without steps, no state is read
+    steps = cells * cell_flops
+    steps[:, :1] += cells[:, :1] * state_flops
+    # Without steps, no state is read.
+    sequences = lengths * cell_flops + (lengths > 0) * state_flops
     if bidirectional:
         longest = lengths == np.array([[layout.max_len], [end]]).clip(1)
-        steps[0, -1:] += batch * first
-        steps[1, end - 1 : end] += longest[1].sum() * first
-        sequences += longest * first
+        steps[0, -1:] += batch * state_flops
+        steps[1, end - 1 : end] += longest[1].sum() * state_flops
+        sequences += longest * state_flops
     return Work(*frozen(steps)), Work(*frozen(sequences))
 
 

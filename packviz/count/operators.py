@@ -31,7 +31,7 @@ from packviz.ops import private
 Result = TypeVar("Result")
 
 
-_KERNELS_OF = {"slice_backward": 2}  # of operators with more than one
+_KERNEL_COUNTS = {"slice_backward": 2}  # of operators with more than one
 
 
 class Operator(NamedTuple):
@@ -50,16 +50,16 @@ class Operator(NamedTuple):
     bytes: int
 
 
-class _Counting(private.operator_mode()):  # type: ignore[misc]
+class _OperatorCounter(private.dispatch_mode_class()):  # type: ignore[misc]
     """A mode that counts every operator that is called while the mode is on.
 
     Attributes:
-        calls: the operators in order.
+        operators: the operators in order.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Operator] = []
+        self.operators: list[Operator] = []
 
     def __torch_dispatch__(
         self,
@@ -70,10 +70,10 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
     ) -> object:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        filled = _filled(func, args, kwargs, result)
-        if filled:
-            name, _ = _kind(func)
-            self.calls.append(Operator(name, 1, _KERNELS_OF.get(name, 1), filled))
+        filled_bytes = _filled_bytes(func, args, kwargs, result)
+        if filled_bytes:
+            name, _ = _name_and_writes(func)
+            self.operators.append(Operator(name, 1, _KERNEL_COUNTS.get(name, 1), filled_bytes))
         return result
 
 
@@ -92,22 +92,22 @@ def observe(
     Returns:
         The result of the call, the operators in order, and the number of kernels.
     """
-    counting = _Counting()
+    counter = _OperatorCounter()
     if device.type != "cuda":
-        with counting:
+        with counter:
             result = call()
-        kernels = sum(operator.kernels for operator in counting.calls)
-        return result, tuple(counting.calls), kernels
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-        with counting:
+        kernels = sum(operator.kernels for operator in counter.operators)
+        return result, tuple(counter.operators), kernels
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        with counter:
             result = call()
         torch.cuda.synchronize(device)
-    events = [str(event.device_type) for event in seen.events() or ()]
-    kernels = sum(event.endswith("CUDA") for event in events)
-    return result, tuple(counting.calls), kernels
+    device_types = [str(event.device_type) for event in profiler.events() or ()]
+    kernels = sum(kind.endswith("CUDA") for kind in device_types)
+    return result, tuple(counter.operators), kernels
 
 
-def walk(output: Tensor) -> list[graph.Node]:
+def autograd_nodes(output: Tensor) -> list[graph.Node]:
     """Returns the autograd nodes behind a tensor, in breadth-first order."""
     nodes = [output.grad_fn] if output.grad_fn else []
     seen = set(nodes)
@@ -120,30 +120,34 @@ def walk(output: Tensor) -> list[graph.Node]:
 
 
 @functools.cache
-def _kind(func: object) -> tuple[str, tuple[tuple[int, str], ...]]:
+def _name_and_writes(func: object) -> tuple[str, tuple[tuple[int, str], ...]]:
     """Returns the name of an operator, and the arguments that it changes in place.
 
     The name has no namespace or overload. Each argument is given by its position and its name.
     """
     schema = private.schema(func)
-    writes = []
+    written_arguments = []
     for i, argument in enumerate(schema.arguments):
         if argument.alias_info and argument.alias_info.is_write:
-            writes.append((i, argument.name))
-    return schema.name.partition("::")[2], tuple(writes)
+            written_arguments.append((i, argument.name))
+    return schema.name.partition("::")[2], tuple(written_arguments)
 
 
-def _filled(func: object, args: Sequence[Any], kwargs: Mapping[str, Any], result: object) -> int:
+def _filled_bytes(
+    func: object, args: Sequence[Any], kwargs: Mapping[str, Any], result: object
+) -> int:
     """Returns the number of bytes that a call of an operator wrote to."""
-    name, writes = _kind(func)
-    if writes:
-        written = [kwargs[name] if name in kwargs else args[i] for i, name in writes]
-        return sum(tensor.nbytes for tensor in _tensors(written))
+    name, written_arguments = _name_and_writes(func)
+    if written_arguments:
+        written_values = [
+            kwargs[name] if name in kwargs else args[i] for i, name in written_arguments
+        ]
+        return sum(tensor.nbytes for tensor in _tensors(written_values))
     if name.startswith(("empty", "new_empty")):  # these create tensors without filling them
         return 0
     # The schema alone is not enough: unsafe_split, for example, returns views and declares none.
-    old = {private.storage(tensor) for tensor in _tensors([*args, *kwargs.values()])}
-    new = [tensor for tensor in _tensors(result) if private.storage(tensor) not in old]
+    old = {private.storage_id(tensor) for tensor in _tensors([*args, *kwargs.values()])}
+    new = [tensor for tensor in _tensors(result) if private.storage_id(tensor) not in old]
     return sum(tensor.nbytes for tensor in new)
 
 

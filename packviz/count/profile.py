@@ -21,18 +21,18 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded
 from packviz.core.util import HasText
-from packviz.count.operators import Operator, observe, walk
+from packviz.count.operators import Operator, autograd_nodes, observe
 from packviz.draw.quantities import whole_percent
-from packviz.draw.table import Table, Tabled
+from packviz.draw.table import HasTable, Table
 from packviz.draw.text import size as size
 from packviz.draw.text import table
 from packviz.ops import original
 
-_FORMULA = re.compile("PackPadded|PadPacked")
+_FORMULA_NODES = re.compile("PackPadded|PadPacked")
 
 
 @dataclass(frozen=True)
-class Tally(Tabled):
+class PassCounts(HasTable):
     """The operators of one pass.
 
     Attributes:
@@ -57,19 +57,19 @@ class Tally(Tabled):
         groups: dict[str, list[Operator]] = {}
         for operator in self.operators:
             groups.setdefault(operator.name, []).append(operator)
-        sums = []
+        name_sums = []
         for name, group in groups.items():
             _, *counts = zip(*group, strict=True)
-            sums.append(Operator(name, *map(sum, counts)))
-        return sorted(sums, key=lambda operator: -operator.bytes)
+            name_sums.append(Operator(name, *map(sum, counts)))
+        return sorted(name_sums, key=lambda operator: -operator.bytes)
 
     @property
     def table(self) -> Table:
         """A table with a row for each operator name, sorted by bytes, largest first."""
         rows = []
-        for name, calls, kernels, written in self.by_name():
-            share = whole_percent(written / self.bytes)
-            rows.append([name, f"{calls:,}", f"{kernels:,}", size(written), share])
+        for name, calls, kernels, n_bytes in self.by_name():
+            share = whole_percent(n_bytes / self.bytes)
+            rows.append([name, f"{calls:,}", f"{kernels:,}", size(n_bytes), share])
         return Table(
             rows,
             ["operator", "calls", "kernels", "written", "of all"],
@@ -78,7 +78,7 @@ class Tally(Tabled):
 
 
 @dataclass(frozen=True)
-class Counted(HasText):
+class OperationCounts(HasText):
     """The counts of one operation, forward and backward.
 
     Attributes:
@@ -87,20 +87,20 @@ class Counted(HasText):
         backward: the counts of its backward pass, from a gradient of its output to the gradient of
             its input.
         gradient: the size of the output's gradient in bytes.
-        recorded: the names of the autograd nodes that the forward pass recorded. Some of the nodes
-            collect the gradients of the input and, for an RNN, of the weights.
+        node_names: the names of the autograd nodes that the forward pass recorded. Some of the
+            nodes collect the gradients of the input and, for an RNN, of the weights.
     """
 
     name: str
-    forward: Tally
-    backward: Tally
+    forward: PassCounts
+    backward: PassCounts
     gradient: int
-    recorded: tuple[str, ...]
+    node_names: tuple[str, ...]
 
     @property
     def nodes(self) -> int:
         """The number of autograd nodes."""
-        return len(self.recorded)
+        return len(self.node_names)
 
     @property
     def formula(self) -> str | None:
@@ -108,7 +108,7 @@ class Counted(HasText):
 
         It is `None` if there is no such formula.
         """
-        return next(filter(_FORMULA.search, self.recorded), None)
+        return next(filter(_FORMULA_NODES.search, self.node_names), None)
 
     @property
     def verdict(self) -> str:
@@ -126,7 +126,7 @@ class Counted(HasText):
 
     def to_text(self) -> str:
         """Returns a table with a line for each pass."""
-        return "\n".join(_table(self))
+        return "\n".join(_table_lines(self))
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class Profile(HasText):
 
     layout: Layout
     features: int
-    pack: Counted
-    pad: Counted
+    pack: OperationCounts
+    pad: OperationCounts
 
     def to_text(self) -> str:
         """Returns a description of the batch, and a table with a line for each pass."""
@@ -151,7 +151,9 @@ class Profile(HasText):
         distinct = np.unique(layout.lengths).size
         batch = f"{layout.batch_size} sequences of {layout.max_len} time steps"
         batch += f", {self.features} features"
-        return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table(self.pack, self.pad)])
+        return "\n".join(
+            [f"{batch}; distinct lengths: {distinct}", *_table_lines(self.pack, self.pad)]
+        )
 
 
 def count(
@@ -192,13 +194,15 @@ def count(
         return original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted).data
 
     def pad(data: Tensor) -> Tensor:
-        again = packed._replace(data=data)
-        return original.pad_packed_sequence(again, total_length=layout.max_len)[0]
+        repacked = packed._replace(data=data)
+        return original.pad_packed_sequence(repacked, total_length=layout.max_len)[0]
 
-    return Profile(layout, features, counted("pack", pack, x), counted("pad", pad, packed.data))
+    return Profile(
+        layout, features, count_operation("pack", pack, x), count_operation("pad", pad, packed.data)
+    )
 
 
-def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Counted:
+def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> OperationCounts:
     """Counts what an RNN does on a batch of zeros, forward and backward.
 
     Packing and padding are not counted.
@@ -225,28 +229,32 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Count
         return output if isinstance(output, Tensor) else output.data
 
     kind = "packed" if packed else "padded"
-    return counted(f"{kind} {type(rnn).__name__}", run, x)
+    return count_operation(f"{kind} {type(rnn).__name__}", run, x)
 
 
-def counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
+def count_operation(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> OperationCounts:
     """Counts what a function of `x` does, forward and backward, under the name of the operation."""
     x = x.detach().requires_grad_()
     output, operators, kernels = observe(lambda: call(x), x.device)
-    forward = Tally(operators, kernels)
+    forward = PassCounts(operators, kernels)
     gradient = torch.zeros_like(output)
-    nodes = tuple(re.sub(r".*::|\d+$", "", node.name()) for node in walk(output))
+    node_names = tuple(re.sub(r".*::|\d+$", "", node.name()) for node in autograd_nodes(output))
     with torch.autograd.set_multithreading_enabled(False):
         differentiate = partial(torch.autograd.backward, output, gradient)
         _, operators, kernels = observe(differentiate, x.device)
-    return Counted(name, forward, Tally(operators, kernels), gradient.nbytes, nodes)
+    return OperationCounts(
+        name, forward, PassCounts(operators, kernels), gradient.nbytes, node_names
+    )
 
 
-def _table(*counts: Counted) -> list[str]:
+def _table_lines(*counts: OperationCounts) -> list[str]:
     rows = [["", "kernels", "nodes", "written"]]
-    for counted in counts:
-        forward = counted.forward
-        rows.append([counted.name, f"{forward.kernels:,}", "", size(forward.bytes)])
-        back = counted.backward
-        nodes = f"{counted.nodes:,}"
-        rows.append([f"{counted.name}, backward", f"{back.kernels:,}", nodes, size(back.bytes)])
+    for operation in counts:
+        forward = operation.forward
+        rows.append([operation.name, f"{forward.kernels:,}", "", size(forward.bytes)])
+        backward = operation.backward
+        nodes = f"{operation.nodes:,}"
+        rows.append(
+            [f"{operation.name}, backward", f"{backward.kernels:,}", nodes, size(backward.bytes)]
+        )
     return table(rows, "<24>9>8>10")

@@ -33,8 +33,10 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        offers = ", ".join(_MODULES)
-        raise AttributeError(f"module 'packviz.draw' has no attribute {name!r}; it offers {offers}")
+        public_names = ", ".join(_MODULES)
+        raise AttributeError(
+            f"module 'packviz.draw' has no attribute {name!r}; it offers {public_names}"
+        )
     module = importlib.import_module(f"packviz.draw.{_MODULES[name]}")
     globals()[name] = value = getattr(module, name)
     return value

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packviz.core.layout import BoolArray, Layout, host_array, is_mask, mask_cells, sequence_name
+from packviz.core.layout import BoolArray, Layout, boolean_mask, host_array, is_mask, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import one_of
 from packviz.draw import text
@@ -15,7 +15,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import FEW
+from packviz.draw.text import MAX_LISTED
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +68,17 @@ class Aligned(Drawing):
                 mask is given.
         """
         one_of("padding_side", padding_side, ("right", "left"))
-        values = _values(x, "x", batch_first)
-        real = _real(lengths, values.shape, batch_first, padding_side)
-        labels = [[text.value(value) for value in row] for row in values.tolist()]
+        values = _padded_values(x, "x", batch_first)
+        real = _real_mask(lengths, values.shape, batch_first, padding_side)
+        labels = [[text.format_value(value) for value in row] for row in values.tolist()]
         if like is None:
             return cls(title, labels, real)
-        right = _values(like, "like", batch_first)
-        if right.shape != values.shape:
+        correct_values = _padded_values(like, "like", batch_first)
+        if correct_values.shape != values.shape:
             shapes = f"{host_array(x).shape}, got {host_array(like).shape}"
             raise ValueError(f"like must have the shape of x, {shapes}")
-        both_nan = (values != values) & (right != right)
-        return cls(title, labels, real, (values != right) & ~both_nan)
+        both_nan = (values != values) & (correct_values != correct_values)
+        return cls(title, labels, real, (values != correct_values) & ~both_nan)
 
     def to_text(self) -> str:
         """Returns a line of text for each sequence.
@@ -90,10 +90,10 @@ class Aligned(Drawing):
             marks.append("· marks padding")
         if self.wrong is not None and self.wrong.any():
             marks.append("! marks a wrong cell")
-        head = self.title or "padded batch"
+        heading = self.title or "padded batch"
         if marks:
-            head += f" ({', '.join(marks)})"
-        return "\n".join([head, *self._table.lines()])
+            heading += f" ({', '.join(marks)})"
+        return "\n".join([heading, *self._table.lines()])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a row for each sequence."""
@@ -108,36 +108,36 @@ class Aligned(Drawing):
         for b, labels in enumerate(self.labels):
             colour = sequence_colour(b)
             cells = []
-            for label, real, framed in zip(labels, self.real[b], wrong[b], strict=True):
-                fill = colour if real else HATCHED
-                cells.append(Cell(fill, label, framed=framed))
+            for label, is_real, is_wrong in zip(labels, self.real[b], wrong[b], strict=True):
+                fill = colour if is_real else HATCHED
+                cells.append(Cell(fill, label, is_framed=is_wrong))
             rows.append(cells)
         names = [sequence_name(b) for b in range(len(rows))]
         if self.columns:
             return CellTable(self.title, names, self.columns, rows, axis="")
-        steps = list(map(str, range(self.real.shape[1])))
-        return CellTable(self.title, names, steps, rows)
+        step_names = list(map(str, range(self.real.shape[1])))
+        return CellTable(self.title, names, step_names, rows)
 
 
-def _values(x: object, name: str, batch_first: bool | None) -> np.ndarray:
+def _padded_values(x: object, name: str, batch_first: bool | None) -> np.ndarray:
     """Returns the values of a small padded batch, `(B, T)`."""
     values = host_array(x)
     shape = values.shape
     if values.ndim != 2:
         expected = f"{order(batch_first, '')}, one number per cell"
         raise ValueError(f"{name} must be {expected}, got shape {shape}")
-    if max(shape) > FEW:
-        most = f"{FEW} sequences of {FEW} time steps"
-        raise ValueError(f"{name} has shape {shape}; give at most {most}")
+    if max(shape) > MAX_LISTED:
+        size_limit = f"{MAX_LISTED} sequences of {MAX_LISTED} time steps"
+        raise ValueError(f"{name} has shape {shape}; give at most {size_limit}")
     return values if batch_first else values.T
 
 
-def _real(
+def _real_mask(
     lengths: object, shape: tuple[int, ...], batch_first: bool | None, padding_side: str
 ) -> BoolArray:
     """Returns a mask that is True at the real cells, `(B, T)`."""
     if is_mask(lengths):
-        mask = mask_cells(lengths)
+        mask = boolean_mask(lengths)
         if mask.shape != shape:
             mismatch = f"lengths is a mask of shape {mask.shape}, but x needs a mask (B, T)"
             raise ValueError(f"{mismatch}, of shape {shape}; does batch_first fit x?")
@@ -148,6 +148,6 @@ def _real(
             )
         batch_is_first(batch_first, shape)
         return mask
-    original = shape if batch_first else shape[::-1]
-    mask = Layout.from_padded(original, lengths, batch_first).mask
+    original_shape = shape if batch_first else shape[::-1]
+    mask = Layout.from_padded(original_shape, lengths, batch_first).mask
     return mask if padding_side == "right" else mask[:, ::-1]

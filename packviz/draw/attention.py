@@ -11,9 +11,9 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import RAMP
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
-from packviz.draw.text import FEW, count
+from packviz.draw.text import MAX_LISTED, with_noun
 
-_ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
+_SHADE_BOUNDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
 
 
 class Attention(Drawing):
@@ -47,28 +47,28 @@ class Attention(Drawing):
         for name, weights in maps.items():
             self.maps[name] = frozen(np.asarray(host_array(weights), float))
         shapes = sorted({weights.shape for weights in self.maps.values()})
-        steps = shapes[0][0] if maps else 0
-        if shapes != [(steps, steps)] or not 1 <= length <= steps <= FEW:
-            kinds = "no maps"
+        n_steps = shapes[0][0] if maps else 0
+        if shapes != [(n_steps, n_steps)] or not 1 <= length <= n_steps <= MAX_LISTED:
+            found = "no maps"
             if shapes:
-                kinds = f"shapes {', '.join(map(str, shapes))}"
+                found = f"shapes {', '.join(map(str, shapes))}"
             raise ValueError(
                 "maps must be one or more (T, T) arrays of the same size, with T at most"
-                f" {FEW} and length from 1 to T; got {kinds} and length {length}"
+                f" {MAX_LISTED} and length from 1 to T; got {found} and length {length}"
             )
 
     def lost(self, name: str) -> list[float]:
         """Returns the total weight that each real query of the named method gives to padding."""
-        real = self.maps[name][: self.length]
-        padding = real[:, self.length :]
-        lost: list[float] = padding.sum(axis=1).tolist()
+        query_weights = self.maps[name][: self.length]
+        padding_weights = query_weights[:, self.length :]
+        lost: list[float] = padding_weights.sum(axis=1).tolist()
         return lost
 
     def to_text(self) -> str:
         """Returns the weights that each real query gives to the keys, in percent."""
-        steps = len(next(iter(self.maps.values())))
-        real = count(self.length, "real step")
-        lines = [f"{self.title}: {real} of {steps}, a row per query, · marks padding"]
+        n_steps = len(next(iter(self.maps.values())))
+        real_steps = with_noun(self.length, "real step")
+        lines = [f"{self.title}: {real_steps} of {n_steps}, a row per query, · marks padding"]
         for name in self.maps:
             lines += ["", name, *self._table(name).lines()]
         return "\n".join(lines)
@@ -76,19 +76,19 @@ class Attention(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """Draws each map with padding hatched, and each row's weight on padding beside it."""
         sheet = Sheet(theme, self.to_text())
-        maps = [self._table(name).sheet(theme) for name in self.maps]
+        map_sheets = [self._table(name).sheet(theme) for name in self.maps]
         y = sheet.title(self.title)
-        sheet.place(row(maps, theme, 16, WIDTH), 0, y)
+        sheet.place(row(map_sheets, theme, 16, WIDTH), 0, y)
         return sheet
 
     def _table(self, name: str) -> CellTable:
         weights = self.maps[name][: self.length]
-        shades = np.digitize(weights, _ENDS)
+        shade_indices = np.digitize(weights, _SHADE_BOUNDS)
         rows = []
         for q in range(self.length):
             cells = []
             for k, weight in enumerate(weights[q].tolist()):
-                fill = RAMP[shades[q, k]]
+                fill = RAMP[shade_indices[q, k]]
                 label = f"{100 * weight:.0f}"
                 if k >= self.length:
                     fill = HATCHED
@@ -100,5 +100,5 @@ class Attention(Drawing):
             numbers.append((lost, f"{100 * lost:3.0f} %"))
         queries = [f"q {q}" for q in range(self.length)]
         keys = [str(k) for k in range(weights.shape[1])]
-        most = max(max(self.lost(other)) for other in self.maps)  # the maps share one scale
-        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, most)
+        max_lost = max(max(self.lost(other)) for other in self.maps)  # the maps share one scale
+        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, max_lost)

@@ -16,28 +16,28 @@ import numpy as np
 
 from packviz.core.layout import IntArray
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import nice
+from packviz.draw.grid import next_round_integer
 from packviz.draw.palette import REAL
-from packviz.draw.sheet import HATCHED, WIDTH, Sheet, widest, width_of
-from packviz.draw.text import percent, short
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, max_text_width, text_width
+from packviz.draw.text import percent, short_count
 
-Key = Sequence[tuple[str, str]]
+Legend = Sequence[tuple[str, str]]
 """The fills to explain above the bars, each with its meaning, as `(fill, words)`."""
 
-Words = tuple[str, str, str]
+BarMeanings = tuple[str, str, str]
 """What solid bars mean, what hatched bars mean, and a word for the hatched share."""
 
-SOLID = REAL
-FLOPS = ("computed if packed", "only if padded", "saved")
+SOLID_FILL = REAL
+FLOPS_MEANINGS = ("computed if packed", "only if padded", "saved")
 """The meanings of bars that show FLOPs."""
 
-_GROUP = 26.0  # px: the height of a group's name
-_ROW = 28.0  # px: from one bar to the next
-_AXIS = 110.0  # px: the space for the axis, to the left of vertical bars
-_TALL = 120.0  # px: the height of the highest vertical bar
-_FEW = 24  # if there are more time steps than this, adjacent equal bars are drawn as one
-_THIN = 4.0  # px
-_LEAST = 120.0  # px: the longest bar is at least this long
+_GROUP_NAME_HEIGHT = 26.0  # px: the height of a group's name
+_ROW_HEIGHT = 28.0  # px: from one bar to the next
+_AXIS_WIDTH = 110.0  # px: the space for the axis, to the left of vertical bars
+_MAX_BAR_HEIGHT = 120.0  # px: the height of the highest vertical bar
+_MAX_SEPARATE_BARS = 24  # if there are more time steps, adjacent equal bars are drawn as one
+_MIN_OUTLINED_WIDTH = 4.0  # px
+_MIN_LONGEST_BAR = 120.0  # px: the longest bar is at least this long
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ class Bar:
     whisker: tuple[float, float] | None = None
 
     @property
-    def end(self) -> float:
+    def max_length(self) -> float:
         """The greatest length that the bar or its whisker reaches."""
         length = sum(length for length, _ in self.parts)
         return max(length, *(self.whisker or (0,)))
 
 
-def rows(
+def draw_horizontal_bars(
     title: str,
     groups: Mapping[str, Mapping[str, Bar]],
     theme: str,
     *,
-    key: Key = (),
-    line: float | None = None,
+    legend: Legend = (),
+    line_value: float | None = None,
     notes: Sequence[str] = (),
 ) -> Sheet:
     """Draws groups of horizontal bars. Each bar has its name on the left and its label at its end.
@@ -102,25 +102,25 @@ def rows(
         groups: the groups, by name. Each group maps the names of bars to the bars. A group's name
             may be empty.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        key: the fills to explain above the bars.
-        line: the length at which to draw a vertical line across all bars, such as 1 for ratios;
-            `None` for no line.
+        legend: the fills to explain above the bars.
+        line_value: the length at which to draw a vertical line across all bars, such as 1 for
+            ratios; `None` for no line.
         notes: lines of text below the bars.
     """
-    sheet, top = _titled(title, theme, key)
-    over = Sheet(theme)  # painted over the bars and the line
-    ground = sheet.colours.ground
-    ink = sheet.colours.text
+    sheet, top = _titled_sheet(title, theme, legend)
+    overlay = Sheet(theme)  # painted over the bars and the line
+    background = sheet.colours.ground
+    text_colour = sheet.colours.text
     bars = [bar for group in groups.values() for bar in group.values()]
-    left = 24 + widest(chain(*groups.values()))
-    labels = widest(bar.label for bar in bars)
-    longest = max((bar.end for bar in bars), default=0.0) or 1.0
-    scale = max(WIDTH - left - 40 - labels, _LEAST) / longest
-    crossing = math.nan if line is None else left + line * scale
+    left = 24 + max_text_width(chain(*groups.values()))
+    max_label_width = max_text_width(bar.label for bar in bars)
+    longest_bar = max((bar.max_length for bar in bars), default=0.0) or 1.0
+    scale = max(WIDTH - left - 40 - max_label_width, _MIN_LONGEST_BAR) / longest_bar
+    line_x = math.nan if line_value is None else left + line_value * scale
     y = top
     for name, group in groups.items():
-        over.text(4, y + 17, name, bold=True, halo=ground)
-        y += _GROUP if name else 0
+        overlay.text(4, y + 17, name, bold=True, halo=background)
+        y += _GROUP_NAME_HEIGHT if name else 0
         for bar_name, bar in group.items():
             sheet.text(left - 8, y + 14, bar_name, anchor="end")
             x = left
@@ -129,31 +129,31 @@ def rows(
                     sheet.box(x, y, length * scale, 20, fill)
                 x += length * scale
             if bar.whisker:
-                low, high = (left + end * scale for end in bar.whisker)
-                whisker = f"M{low} {y + 5}v10m0-5H{high}m0-5v10"
-                over.path(whisker, stroke=ground, width=4)  # visible on any fill
-                over.path(whisker, stroke=ink, width=1.5)
-            x = left + bar.end * scale + 10
-            if x - 8 < crossing < x + width_of(bar.label):
-                x = crossing + 8
-            over.text(x, y + 14, bar.label, halo=ground)
-            y += _ROW
-    sheet.layer()
-    if line is not None:
+                whisker_start, whisker_end = (left + end * scale for end in bar.whisker)
+                whisker_path = f"M{whisker_start} {y + 5}v10m0-5H{whisker_end}m0-5v10"
+                overlay.path(whisker_path, stroke=background, width=4)  # visible on any fill
+                overlay.path(whisker_path, stroke=text_colour, width=1.5)
+            x = left + bar.max_length * scale + 10
+            if x - 8 < line_x < x + text_width(bar.label):
+                x = line_x + 8
+            overlay.text(x, y + 14, bar.label, halo=background)
+            y += _ROW_HEIGHT
+    sheet.start_layer()
+    if line_value is not None:
         accent = sheet.colours.accent
-        sheet.line([(crossing, top - 6), (crossing, y)], accent, dash="4 3")
-    sheet.place(over, 0, 0)
-    foot = sheet.paragraph(y + 4, notes)
-    sheet.size(max(WIDTH, sheet.width), foot)
+        sheet.line([(line_x, top - 6), (line_x, y)], accent, dash="4 3")
+    sheet.place(overlay, 0, 0)
+    bottom = sheet.paragraph(y + 4, notes)
+    sheet.size(max(WIDTH, sheet.width), bottom)
     return sheet
 
 
-def totals(
+def draw_totals(
     title: str,
     bars: Mapping[str, tuple[int, int]],
     theme: str,
-    words: Words = FLOPS,
-    rest: str = HATCHED,
+    meanings: BarMeanings = FLOPS_MEANINGS,
+    rest_fill: str = HATCHED,
 ) -> Sheet:
     """Draws a horizontal bar for each pair of counts.
 
@@ -164,29 +164,29 @@ def totals(
         bars: for each name, the packed count and the count that packing saves. The two counts add
             up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: the meanings of the bars.
-        rest: the fill of the second counts. Waiting is not hatched, because it is not work.
+        meanings: the meanings of the bars.
+        rest_fill: the fill of the second counts. Waiting is not hatched, because it is not work.
     """
     group = {}
     for name, (packed, saved) in bars.items():
         padded = packed + saved
-        counts = f"{short(packed)} of {short(padded)}"
-        share = percent(saved, padded)
-        label = f"{counts}: {share} {words[2]}"
-        parts = [(packed, SOLID), (saved, rest)]
+        counts_text = f"{short_count(packed)} of {short_count(padded)}"
+        saved_share = percent(saved, padded)
+        label = f"{counts_text}: {saved_share} {meanings[2]}"
+        parts = [(packed, SOLID_FILL), (saved, rest_fill)]
         group[name] = Bar(parts, label)
-    key = [(SOLID, words[0]), (rest, words[1])]
-    return rows(title, {"": group}, theme, key=key)
+    legend = [(SOLID_FILL, meanings[0]), (rest_fill, meanings[1])]
+    return draw_horizontal_bars(title, {"": group}, theme, legend=legend)
 
 
-def steps(
+def draw_step_bars(
     title: str,
     packed: IntArray,
     padded: IntArray,
     theme: str,
-    words: Words = FLOPS,
-    axis: str = "t =",
-    names: Sequence[str] = (),
+    meanings: BarMeanings = FLOPS_MEANINGS,
+    axis_title: str = "t =",
+    bar_names: Sequence[str] = (),
 ) -> Sheet:
     """Draws a vertical bar for each time step.
 
@@ -198,55 +198,64 @@ def steps(
         padded: `(T,)` the padded count at each time step, which is never less than the packed
             count.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: the meanings of the bars.
-        axis: the title of the axis, written before the names of the bars.
-        names: the names of the bars. By default, the bars are numbered from 0.
+        meanings: the meanings of the bars.
+        axis_title: the title of the axis, written before the names of the bars.
+        bar_names: the names of the bars. By default, the bars are numbered from 0.
     """
-    key = [(SOLID, words[0])]
-    if words[1]:
-        key.append((HATCHED, words[1]))
-    sheet, y = _titled(title, theme, key)
-    count = len(packed)
-    most = int(max(padded))
-    wide = (WIDTH - 130) / count
-    scale = _TALL / max(most, 1)
-    foot = y + 2 + _TALL
-    edges: Sequence[int] = range(count + 1)
-    gap = min(3.0, wide * 0.15)
-    if count > _FEW:
+    legend = [(SOLID_FILL, meanings[0])]
+    if meanings[1]:
+        legend.append((HATCHED, meanings[1]))
+    sheet, y = _titled_sheet(title, theme, legend)
+    n_bars = len(packed)
+    max_padded = int(max(padded))
+    bar_pitch = (WIDTH - 130) / n_bars
+    scale = _MAX_BAR_HEIGHT / max(max_padded, 1)
+    bottom = y + 2 + _MAX_BAR_HEIGHT
+    bar_edges: Sequence[int] = range(n_bars + 1)
+    gap = min(3.0, bar_pitch * 0.15)
+    if n_bars > _MAX_SEPARATE_BARS:
         changes = np.abs(np.diff(packed)) + np.abs(np.diff(padded))
-        edges = [0, *np.flatnonzero(changes) + 1, count]
+        bar_edges = [0, *np.flatnonzero(changes) + 1, n_bars]
         gap = 0.0
-    for start, end in pairwise(edges):
-        x = _AXIS + start * wide + gap / 2
-        width = (end - start) * wide - gap
+    for start, end in pairwise(bar_edges):
+        x = _AXIS_WIDTH + start * bar_pitch + gap / 2
+        width = (end - start) * bar_pitch - gap
         # The outline of a thin bar would hide its colour.
-        stroke = None if width + gap >= _THIN else ""
-        low = packed[start] * scale
-        high = padded[start] * scale
-        if low:
-            sheet.box(x, foot - low, width, low, SOLID, stroke=stroke)
-        if high > low:
-            sheet.box(x, foot - high, width, high - low, HATCHED, stroke=stroke)
-    sheet.line([(_AXIS, foot), (WIDTH - 20, foot)])
-    top = foot - most * scale
-    sheet.note(_AXIS - 8, top + 4, short(most), "end")
-    sheet.note(_AXIS - 8, foot + 4, "0", "end")
-    sheet.note(_AXIS - 8, foot + 18, axis, "end")
-    names = names or [str(t) for t in range(count)]
-    space = 8 + 8 * len(names[-1])
-    for t in range(0, count, nice(space / wide)):
-        middle = _AXIS + (t + 0.5) * wide
-        sheet.note(middle, foot + 18, names[t], "middle")
-    sheet.size(WIDTH, foot + 28)
+        outline_colour = None if width + gap >= _MIN_OUTLINED_WIDTH else ""
+        packed_height = packed[start] * scale
+        padded_height = padded[start] * scale
+        if packed_height:
+            sheet.box(
+                x, bottom - packed_height, width, packed_height, SOLID_FILL, stroke=outline_colour
+            )
+        if padded_height > packed_height:
+            sheet.box(
+                x,
+                bottom - padded_height,
+                width,
+                padded_height - packed_height,
+                HATCHED,
+                stroke=outline_colour,
+            )
+    sheet.line([(_AXIS_WIDTH, bottom), (WIDTH - 20, bottom)])
+    top = bottom - max_padded * scale
+    sheet.note(_AXIS_WIDTH - 8, top + 4, short_count(max_padded), "end")
+    sheet.note(_AXIS_WIDTH - 8, bottom + 4, "0", "end")
+    sheet.note(_AXIS_WIDTH - 8, bottom + 18, axis_title, "end")
+    bar_names = bar_names or [str(t) for t in range(n_bars)]
+    name_width = 8 + 8 * len(bar_names[-1])
+    for t in range(0, n_bars, next_round_integer(name_width / bar_pitch)):
+        middle = _AXIS_WIDTH + (t + 0.5) * bar_pitch
+        sheet.note(middle, bottom + 18, bar_names[t], "middle")
+    sheet.size(WIDTH, bottom + 28)
     return sheet
 
 
-def _titled(title: str, theme: str, key: Key) -> tuple[Sheet, float]:
+def _titled_sheet(title: str, theme: str, legend: Legend) -> tuple[Sheet, float]:
     """Returns a sheet with a title and, below it, a key, and the y-coordinate below both."""
     sheet = Sheet(theme, title)
     y = sheet.title(title) + 8
-    if key:
-        sheet.key(y - 6, key)
+    if legend:
+        sheet.legend(y - 6, legend)
         y += 20
     return sheet, y

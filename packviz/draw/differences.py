@@ -10,18 +10,18 @@ from functools import cached_property
 import numpy as np
 
 from packviz.core.layout import BoolArray, IntArray
-from packviz.draw.grid import LEFT, TALL, Cell, CellTable, joined, stride
-from packviz.draw.palette import SHADES, THEMES
+from packviz.draw.grid import LEFT, ROW_HEIGHT, Cell, CellTable, join_equal_cells, row_stride
+from packviz.draw.palette import DIFFERENCE_FILLS, THEMES
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
-from packviz.draw.text import FEW, share, short_share, table
+from packviz.draw.text import MAX_LISTED, format_share, short_share, table
 
-_CELL = 38.0  # px: the width of a cell with a number
-_BETWEEN = 16  # px: the space between grids, whose headings may be wide
-_LARGEST = 20.0  # px: the largest side of a cell in a large grid
-_MOST = 260  # px: the largest total height of the rows of a large grid
+_CELL_WIDTH = 38.0  # px: the width of a cell with a number
+_GRID_GAP = 16  # px: the space between grids, whose headings may be wide
+_MAX_CELL_SIZE = 20.0  # px: the largest side of a cell in a large grid
+_MAX_ROWS_HEIGHT = 260  # px: the largest total height of the rows of a large grid
 
-BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
-"""The meanings of the colours in `palette.SHADES`: shares of the largest value, and NaN."""
+FILL_MEANINGS = ("up to 1 %", "up to 10 %", "more", "NaN")
+"""The meanings of `palette.DIFFERENCE_FILLS`: shares of the largest value, and NaN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +56,15 @@ class Differences:
         for r, name in enumerate(self.rows):
             cells = []
             for c, differs in enumerate(self.differs[r]):
-                cell = share(self.shares[r, c]) if differs else "="
-                if self.hidden[r, c]:
+                cell = format_share(self.shares[r, c]) if differs else "="
+                if self.is_padding[r, c]:
                     cell = f"[{cell}]"
                 cells.append(cell)
             rows.append([name, *cells])
-        width = max(7, *map(len, self.columns))
+        column_width = max(7, *map(len, self.columns))
         padding = "" if self.padding is None else ", [ ] padding"
-        head = f"{self.title}  (in % of the row's largest packed value; = agrees{padding})"
-        return [head, *table(rows, f" >2 >{width}")]
+        heading = f"{self.title}  (in % of the row's largest packed value; = agrees{padding})"
+        return [heading, *table(rows, f" >2 >{column_width}")]
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the grid.
@@ -72,44 +72,53 @@ class Differences:
         A small grid has shares in its cells. In a large grid, a line runs through each cell with a
         difference.
         """
-        rows, columns = self.values.shape
-        wide = _CELL
-        tall = TALL
+        n_rows, n_columns = self.values.shape
+        cell_width = _CELL_WIDTH
+        row_height = ROW_HEIGHT
         title = self.title
-        few = max(rows, columns) <= FEW
-        step = stride(rows, _MOST)
-        shown = range(0, rows, step)
-        if not few:
-            wide = min(_LARGEST, (WIDTH - LEFT - 8) / columns)
-            tall = min(_LARGEST, _MOST / len(shown))
-        if step > 1:
-            title += f", one in {step} of {rows:,} rows"
-        names = [self.rows[r] for r in shown]
-        ground = THEMES[theme].ground
-        cells = [self._cells(r, few, ground) for r in shown]
+        is_small = max(n_rows, n_columns) <= MAX_LISTED
+        row_step = row_stride(n_rows, _MAX_ROWS_HEIGHT)
+        drawn_rows = range(0, n_rows, row_step)
+        if not is_small:
+            cell_width = min(_MAX_CELL_SIZE, (WIDTH - LEFT - 8) / n_columns)
+            row_height = min(_MAX_CELL_SIZE, _MAX_ROWS_HEIGHT / len(drawn_rows))
+        if row_step > 1:
+            title += f", one in {row_step} of {n_rows:,} rows"
+        names = [self.rows[r] for r in drawn_rows]
+        background = THEMES[theme].ground
+        cells = [self._row_cells(r, is_small, background) for r in drawn_rows]
         axis = "layer" if self.padding is None else "t ="
-        drawn = CellTable(title, names, self.columns, cells, axis, wide=wide, tall=tall, size=11)
-        return drawn.sheet(theme, self.title)
+        cell_table = CellTable(
+            title,
+            names,
+            self.columns,
+            cells,
+            axis,
+            cell_width=cell_width,
+            row_height=row_height,
+            size=11,
+        )
+        return cell_table.sheet(theme, self.title)
 
-    def _cells(self, r: int, few: bool, ground: str) -> list[Cell]:
+    def _row_cells(self, r: int, is_small: bool, background: str) -> list[Cell]:
         """Returns the cells of a row. In a large grid, adjacent cells that look alike are one."""
         cells = []
-        for c, shade in enumerate(self.shades[r]):
-            padding = self.hidden[r, c]
-            fill = SHADES[shade] if shade >= 0 else ground
-            label = "" if padding else "="
+        for c, shade_index in enumerate(self.shade_indices[r]):
+            is_padding = self.is_padding[r, c]
+            fill = DIFFERENCE_FILLS[shade_index] if shade_index >= 0 else background
+            label = "" if is_padding else "="
             if self.differs[r, c]:
                 label = short_share(self.shares[r, c])
-            if padding:
+            if is_padding:
                 fill = HATCHED
-            marked = bool(shade >= 0)
-            cells.append(Cell(fill, label if few else "", bold=marked))
-        if few:
+            is_marked = bool(shade_index >= 0)
+            cells.append(Cell(fill, label if is_small else "", bold=is_marked))
+        if is_small:
             return cells
-        return joined(cells)
+        return join_equal_cells(cells)
 
     @cached_property
-    def hidden(self) -> BoolArray:
+    def is_padding(self) -> BoolArray:
         """`(R, C)` Booleans that are True at padding."""
         return np.zeros_like(self.differs) if self.padding is None else self.padding
 
@@ -124,13 +133,13 @@ class Differences:
         return shares
 
     @cached_property
-    def shades(self) -> IntArray:
-        """`(R, C)` The index of each cell's colour in `palette.SHADES`; -1 if it has none."""
-        shades: IntArray = np.digitize(self.shares, (0.01, 0.1), right=True)
-        shades[~np.isfinite(self.values)] = 3
-        shades[~self.differs] = -1
-        shades[self.hidden] = -1
-        return shades
+    def shade_indices(self) -> IntArray:
+        """`(R, C)` The index of each cell's fill in `DIFFERENCE_FILLS`; -1 if it has none."""
+        shade_indices: IntArray = np.digitize(self.shares, (0.01, 0.1), right=True)
+        shade_indices[~np.isfinite(self.values)] = 3
+        shade_indices[~self.differs] = -1
+        shade_indices[self.is_padding] = -1
+        return shade_indices
 
 
 def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
@@ -142,14 +151,14 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
         theme: the name of the theme, one of the keys in `palette.THEMES`.
     """
     sheet = Sheet(theme, title)
-    words = "difference in % of the row's largest packed value:"
-    grids = row([each.sheet(theme) for each in differences], theme, _BETWEEN, WIDTH)
+    explanation = "difference in % of the row's largest packed value:"
+    grids_sheet = row([grid.sheet(theme) for grid in differences], theme, _GRID_GAP, WIDTH)
     y = sheet.title(title)
-    sheet.place(grids, 0, y + 8)
+    sheet.place(grids_sheet, 0, y + 8)
     y = sheet.height + 4
-    others = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
-    x = sheet.key(y, others)
-    sheet.text(x, y + 10, words)
-    sheet.key(y + 20, zip(SHADES, BANDS, strict=True))
-    sheet.size(max(WIDTH, grids.width), y + 46)
+    other_fills = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
+    x = sheet.legend(y, other_fills)
+    sheet.text(x, y + 10, explanation)
+    sheet.legend(y + 20, zip(DIFFERENCE_FILLS, FILL_MEANINGS, strict=True))
+    sheet.size(max(WIDTH, grids_sheet.width), y + 46)
     return sheet

@@ -21,26 +21,26 @@ from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PAD
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import one_of
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import TALL, Cell, Grid, one_in, stride
+from packviz.draw.grid import ROW_HEIGHT, Cell, Grid, describe_stride, row_stride
 from packviz.draw.palette import REAL, sequence_colour
-from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
-from packviz.draw.text import FEW, count, percent, table
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, text_width
+from packviz.draw.text import MAX_LISTED, percent, table, with_noun
 
-NONE = "none"
-CAUSAL = "causal"
-DOCUMENT = "document"
-BOTH = "both"
-MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
+NO_MASK = "none"
+CAUSAL_MASK = "causal"
+DOCUMENT_MASK = "document"
+CAUSAL_DOCUMENT_MASK = "both"
+MASKS = (NO_MASK, CAUSAL_MASK, DOCUMENT_MASK, CAUSAL_DOCUMENT_MASK)
 """The masks. In this order, they hide nothing, the future, other documents, or both of these."""
 
 # All in px, but the first.
-_GRIDS = 4  # the most grids of scores
-_LEFT = 64.0  # the space to the left of the rows
-_TALL = 260  # the largest height of all rows
-_SIDE = 194.0  # the largest side of a grid of scores
-_STRIP = 18.0  # the strips of documents at the top and at the left of a grid
-_GAP = 14.0  # the space between two grids
-_THIN = 4.0  # scores that are smaller are drawn in runs
+_MAX_GRIDS = 4  # the most grids of scores
+_LEFT_MARGIN = 64.0  # the space to the left of the rows
+_MAX_ROWS_HEIGHT = 260  # the largest height of all rows
+_MAX_GRID_SIDE = 194.0  # the largest side of a grid of scores
+_STRIP_WIDTH = 18.0  # the strips of documents at the top and at the left of a grid
+_GRID_GAP = 14.0  # the space between two grids
+_MIN_SCORE_SIZE = 4.0  # scores that are smaller are drawn in runs
 
 
 class _Piece(NamedTuple):
@@ -70,7 +70,7 @@ class Scores(Drawing):
         lengths: object,
         row_size: int | None = None,
         strategy: str = FIRST_FIT_DECREASING,
-        mask: str = NONE,
+        mask: str = NO_MASK,
     ) -> None:
         """Fills rows with documents.
 
@@ -98,7 +98,7 @@ class Scores(Drawing):
         self.row_size = row_size
         self.strategy = strategy
         self.mask = mask
-        self.rows = tuple(_pieces(layout, row_size, strategy))
+        self.rows = tuple(_fill_rows(layout, row_size, strategy))
 
     @property
     def padding(self) -> int:
@@ -115,7 +115,7 @@ class Scores(Drawing):
     @property
     def computed(self) -> int:
         """The number of scores computed in all rows."""
-        return len(self.rows) * self._square(self.row_size)
+        return len(self.rows) * self._n_scores(self.row_size)
 
     @cached_property
     def needed(self) -> int:
@@ -123,15 +123,15 @@ class Scores(Drawing):
 
         If the document is cut, they must be in the same piece of it.
         """
-        return sum(map(self._needed_scores, self.rows))
+        return sum(map(self._n_needed_scores, self.rows))
 
     @cached_property
     def cross_document(self) -> int:
         """The number of scores between different documents that the mask does not hide."""
-        if self._hides_documents:
+        if self._hides_other_documents:
             return 0
-        real = [_real(row) for row in self.rows]
-        return sum(map(self._square, real)) - self.needed
+        n_real_per_row = [_n_real_steps(row) for row in self.rows]
+        return sum(map(self._n_scores, n_real_per_row)) - self.needed
 
     @property
     def wasted(self) -> int:
@@ -141,232 +141,239 @@ class Scores(Drawing):
     @property
     def is_causal(self) -> bool:
         """True if the mask hides the future."""
-        return self.mask in (CAUSAL, BOTH)
+        return self.mask in (CAUSAL_MASK, CAUSAL_DOCUMENT_MASK)
 
     @property
-    def _hides_documents(self) -> bool:
-        return self.mask in (DOCUMENT, BOTH)
+    def _hides_other_documents(self) -> bool:
+        return self.mask in (DOCUMENT_MASK, CAUSAL_DOCUMENT_MASK)
 
     def summary(self) -> str:
         """Returns sentences with the numbers of rows, cells and scores."""
-        documents = self.layout.batch_size
-        rows = count(len(self.rows), "row")
-        steps = count(self.row_size, "time step")
+        n_documents = self.layout.batch_size
+        rows = with_noun(len(self.rows), "row")
+        steps = with_noun(self.row_size, "time step")
         n_cells = len(self.rows) * self.row_size
-        cells = count(n_cells, "cell")
-        wasted = percent(self.padding, n_cells)
+        cells = with_noun(n_cells, "cell")
+        waste_percent = percent(self.padding, n_cells)
         summary = f"{rows} of {steps}: {cells}, {self.layout.n_real:,} real,"
-        summary += f" {self.padding:,} padding ({wasted} wasted)."
+        summary += f" {self.padding:,} padding ({waste_percent} wasted)."
         if self.strategy == CUT:
-            summary += f" Cut documents: {self.cut:,} of {documents:,}."
-        scores = count(self.computed, "score")
-        padded = documents * self._square(self.layout.max_len)
-        summary += f" Attention computes {scores}: {self.needed:,} needed,"
+            summary += f" Cut documents: {self.cut:,} of {n_documents:,}."
+        scores_text = with_noun(self.computed, "score")
+        n_padded_scores = n_documents * self._n_scores(self.layout.max_len)
+        summary += f" Attention computes {scores_text}: {self.needed:,} needed,"
         summary += f" {self.cross_document:,} across documents, {self.wasted:,} wasted."
-        return f"{summary} In a padded batch, it computes {padded:,}."
+        return f"{summary} In a padded batch, it computes {n_padded_scores:,}."
 
     def to_text(self) -> str:
         """Returns the counts, some of the rows and, if the rows are short, grids of scores."""
         rows = []
         for i, row in enumerate(self.rows):
-            real = _real(row)
-            padding = f"{self.row_size - real} padding,"
-            needed = f"{self._needed_scores(row):,} needed:"
+            n_real = _n_real_steps(row)
+            padding = f"{self.row_size - n_real} padding,"
+            needed = f"{self._n_needed_scores(row):,} needed:"
             pieces = [f"{sequence_name(b)}[{first}:{first + size}]" for b, first, size in row]
-            rows.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
-        if len(rows) > FEW:
+            rows.append([f"row {i}", f"{n_real} real,", padding, needed, " ".join(pieces)])
+        if len(rows) > MAX_LISTED:
             rows[8:-3] = [["…"]]
         lines = [self.summary(), "", *table(rows, "<  > > >  <")]
-        marks = ["# needed"]
+        legend_entries = ["# needed"]
         if self.cross_document:
-            marks.append("x another document's")
+            legend_entries.append("x another document's")
         if self.wasted:
-            marks.append("· wasted")
-        names = ", ".join(marks)
-        if self.row_size > FEW:
+            legend_entries.append("· wasted")
+        legend_text = ", ".join(legend_entries)
+        if self.row_size > MAX_LISTED:
             return "\n".join(lines)
-        for i, row in enumerate(self.rows[:_GRIDS]):
-            lines += ["", f"row {i}: each line is a query, and each column is a key ({names})"]
-            owners = []
+        for i, row in enumerate(self.rows[:_MAX_GRIDS]):
+            lines += [
+                "",
+                f"row {i}: each line is a query, and each column is a key ({legend_text})",
+            ]
+            step_names = []
             for b, first, size in row:
-                owners += [f"{sequence_name(b)}{t}" for t in range(first, first + size)]
-            owners += ["·"] * (self.row_size - len(owners))
-            kinds = self._kinds(row, np.arange(self.row_size))
-            scores = [" ".join(line) for line in kinds]
-            lines += table([*zip(owners, scores, strict=True)], "  >  <")
+                step_names += [f"{sequence_name(b)}{t}" for t in range(first, first + size)]
+            step_names += ["·"] * (self.row_size - len(step_names))
+            score_kinds = self._score_kinds(row, np.arange(self.row_size))
+            score_lines = [" ".join(line) for line in score_kinds]
+            lines += table([*zip(step_names, score_lines, strict=True)], "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the rows, with a colour for each document, and grids of scores below them."""
         sheet = Sheet(theme, self.to_text())
-        rows = len(self.rows)
-        size = f"{count(rows, 'row')} of {self.row_size:,}"
-        scores = f"{count(self.computed, 'score')} and needs {self.needed:,}"
-        y = sheet.title(f"In {size}, attention computes {scores}")
-        y = self._draw_rows(sheet, y + 10) + 56 + _STRIP
-        grids = min(rows, _GRIDS)
-        side = min(_SIDE, (WIDTH - 4) / grids - _STRIP - _GAP)
-        x = _STRIP + 4
-        if rows == 1:
-            side *= 1.5
-            x = _LEFT
-        for i, row in enumerate(self.rows[:_GRIDS]):
-            sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
-            self._draw_scores(sheet, row, x, y, side)
-            x += side + _STRIP + _GAP
-        sheet.key(y + side + 12, self._key(sheet))
+        n_rows = len(self.rows)
+        size_text = f"{with_noun(n_rows, 'row')} of {self.row_size:,}"
+        scores_text = f"{with_noun(self.computed, 'score')} and needs {self.needed:,}"
+        y = sheet.title(f"In {size_text}, attention computes {scores_text}")
+        y = self._draw_rows(sheet, y + 10) + 56 + _STRIP_WIDTH
+        n_grids = min(n_rows, _MAX_GRIDS)
+        grid_side = min(_MAX_GRID_SIDE, (WIDTH - 4) / n_grids - _STRIP_WIDTH - _GRID_GAP)
+        x = _STRIP_WIDTH + 4
+        if n_rows == 1:
+            grid_side *= 1.5
+            x = _LEFT_MARGIN
+        for i, row in enumerate(self.rows[:_MAX_GRIDS]):
+            sheet.text(x, y - _STRIP_WIDTH - 20, f"row {i}", bold=True)
+            self._draw_scores(sheet, row, x, y, grid_side)
+            x += grid_side + _STRIP_WIDTH + _GRID_GAP
+        sheet.legend(y + grid_side + 12, self._legend(sheet))
         note = "In a grid, each line is a query, and each column is a key."
-        if rows > _GRIDS:
-            note += f" The grids show the first {_GRIDS} of {rows:,} rows."
+        if n_rows > _MAX_GRIDS:
+            note += f" The grids show the first {_MAX_GRIDS} of {n_rows:,} rows."
         notes = [note]
-        step = stride(rows, _TALL)
-        if step > 1:
-            notes.append(one_in(step, rows, "rows"))
-        y += side + 30
+        row_step = row_stride(n_rows, _MAX_ROWS_HEIGHT)
+        if row_step > 1:
+            notes.append(describe_stride(row_step, n_rows, "rows"))
+        y += grid_side + 30
         y = sheet.paragraph(y, notes)
         sheet.size(WIDTH, y + 4)
         return sheet
 
     def _draw_rows(self, sheet: Sheet, y: float) -> float:
         """Draws the contents of each row, and returns the y-coordinate below the rows."""
-        step = stride(len(self.rows), _TALL)
-        rows = self.rows[::step]
-        wide = min(36.0, (WIDTH - _LEFT - 8) / self.row_size)
-        tall = min(TALL, _TALL / len(rows))
-        grid = Grid(sheet, len(rows), self.row_size, wide, tall, _LEFT, y)
-        names = []
-        lines = []
+        row_step = row_stride(len(self.rows), _MAX_ROWS_HEIGHT)
+        rows = self.rows[::row_step]
+        cell_width = min(36.0, (WIDTH - _LEFT_MARGIN - 8) / self.row_size)
+        row_height = min(ROW_HEIGHT, _MAX_ROWS_HEIGHT / len(rows))
+        grid = Grid(sheet, len(rows), self.row_size, cell_width, row_height, _LEFT_MARGIN, y)
+        row_names = []
+        cell_rows = []
         for i, row in enumerate(rows):
-            names.append(f"row {i * step}")
+            row_names.append(f"row {i * row_step}")
             cells = []
             for piece in row:
-                cells += _cells(piece, grid)
-            padding = self.row_size - _real(row)
+                cells += _piece_cells(piece, grid)
+            padding = self.row_size - _n_real_steps(row)
             cells.append(Cell(HATCHED, span=padding))
-            lines.append(cells)
-        grid.names(names)
-        grid.draw(lines)
-        return grid.foot
+            cell_rows.append(cells)
+        grid.write_row_names(row_names)
+        grid.draw(cell_rows)
+        return grid.bottom
 
-    def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, side: float) -> None:
+    def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, grid_side: float) -> None:
         """Draws the scores of a row: a line for each query, and a column for each key."""
-        steps = self.row_size
+        n_steps = self.row_size
         colours = sheet.colours
-        thick = _STRIP - 4
-        each = side / steps
-        needed = self._needed_scores(row)
-        scores = f"{needed:,} of {self._square(steps):,}"
-        sheet.note(x, y - _STRIP - 6, f"{scores} needed")
-        queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
-        tall = side / queries.size
-        grid = Grid(sheet, queries.size, steps, each, tall, x, y)
+        strip_width = _STRIP_WIDTH - 4
+        score_width = grid_side / n_steps
+        n_needed = self._n_needed_scores(row)
+        scores_text = f"{n_needed:,} of {self._n_scores(n_steps):,}"
+        sheet.note(x, y - _STRIP_WIDTH - 6, f"{scores_text} needed")
+        queries = np.arange(
+            0, n_steps, ceil(2 * n_steps / grid_side)
+        )  # lines are at least 2 px high
+        height = grid_side / queries.size
+        grid = Grid(sheet, queries.size, n_steps, score_width, height, x, y)
         fills = {"#": REAL, "x": colours.wrong, "·": HATCHED}
-        lines = []
-        for kinds in self._kinds(row, queries):
-            edges = np.arange(1, steps)
-            if each < _THIN:
-                edges = 1 + np.flatnonzero(kinds[1:] != kinds[:-1])
+        cell_rows = []
+        for score_kinds in self._score_kinds(row, queries):
+            run_starts = np.arange(1, n_steps)
+            if score_width < _MIN_SCORE_SIZE:
+                run_starts = 1 + np.flatnonzero(score_kinds[1:] != score_kinds[:-1])
             cells = []
-            for first, end in pairwise([0, *edges.tolist(), steps]):
-                if kinds[first] in fills:
-                    cells.append(Cell(fills[kinds[first]], span=end - first))
-            lines.append(cells)
-        grid.draw(lines)
+            for first, end in pairwise([0, *run_starts.tolist(), n_steps]):
+                if score_kinds[first] in fills:
+                    cells.append(Cell(fills[score_kinds[first]], span=end - first))
+            cell_rows.append(cells)
+        grid.draw(cell_rows)
         start = 0.0
-        middles = []
+        piece_middles = []
         for b, _, size in row:
-            own = size * each
+            strip_length = size * score_width
             fill = sequence_colour(b)
             name = sequence_name(b)
-            above = (x + start, y - _STRIP, own, thick)
-            beside = (x - _STRIP, y + start, thick, own)
-            for left, top, wide, tall in (above, beside):
-                fits = wide > width_of(name, 11, mono=True) and tall > 11
-                label = name if fits else ""
-                sheet.cell(left, top, wide, tall, fill, label, size=11)
-            if own >= 12 and self.cross_document:
-                middles.append(start + own / 2)
-            start += own
-        for key, query in permutations(middles, 2):
+            top_strip = (x + start, y - _STRIP_WIDTH, strip_length, strip_width)
+            left_strip = (x - _STRIP_WIDTH, y + start, strip_width, strip_length)
+            for left, top, width, height in (top_strip, left_strip):
+                label_fits = width > text_width(name, 11, mono=True) and height > 11
+                label = name if label_fits else ""
+                sheet.cell(left, top, width, height, fill, label, size=11)
+            if strip_length >= 12 and self.cross_document:
+                piece_middles.append(start + strip_length / 2)
+            start += strip_length
+        for key, query in permutations(piece_middles, 2):
             if query > key or not self.is_causal:
-                middle = x + key
-                line = y + query + 4
-                ground = colours.ground
-                sheet.text(middle, line, "✗", anchor="middle", bold=True, ink=ground)
+                label_x = x + key
+                label_y = y + query + 4
+                background = colours.ground
+                sheet.text(
+                    label_x, label_y, "✗", anchor="middle", bold=True, text_colour=background
+                )
 
-    def _key(self, sheet: Sheet) -> list[tuple[str, str]]:
+    def _legend(self, sheet: Sheet) -> list[tuple[str, str]]:
         """Returns the fills of scores, each with its meaning."""
         reasons = []
-        parts = [(REAL, "needed")]
+        entries = [(REAL, "needed")]
         if self.padding:
             reasons.append("padding")
-        if self._hides_documents and any(len(row) > 1 for row in self.rows):
+        if self._hides_other_documents and any(len(row) > 1 for row in self.rows):
             reasons.append("hidden by the mask")
         if self.cross_document:
-            parts.append((sheet.colours.wrong, "✗ another document's"))
+            entries.append((sheet.colours.wrong, "✗ another document's"))
         if self.wasted:
-            parts.append((HATCHED, f"wasted: {' or '.join(reasons)}"))
+            entries.append((HATCHED, f"wasted: {' or '.join(reasons)}"))
         if self.is_causal:
-            parts.append((sheet.colours.ground, "the future, not computed"))
-        return parts
+            entries.append((sheet.colours.ground, "the future, not computed"))
+        return entries
 
-    def _square(self, size: int) -> int:
+    def _n_scores(self, size: int) -> int:
         """Returns the number of scores among `size` time steps."""
         return size * (size + 1) // 2 if self.is_causal else size * size
 
-    def _needed_scores(self, row: _Row) -> int:
+    def _n_needed_scores(self, row: _Row) -> int:
         """Returns the number of scores needed in a row."""
-        return sum(self._square(piece.size) for piece in row)
+        return sum(self._n_scores(piece.size) for piece in row)
 
-    def _kinds(self, row: _Row, queries: IntArray) -> npt.NDArray[np.str_]:
+    def _score_kinds(self, row: _Row, queries: IntArray) -> npt.NDArray[np.str_]:
         """Returns the kind of each score of these queries, `(Q, C)`.
 
         A score is needed (`#`), of another document (`x`), wasted (`·`), or not computed (a blank).
         """
-        owner = np.full(self.row_size, -1)
+        piece_of_step = np.full(self.row_size, -1)
         start = 0
         for i, piece in enumerate(row):
-            owner[start : start + piece.size] = i
+            piece_of_step[start : start + piece.size] = i
             start += piece.size
-        own = owner[queries, None]
-        other = "·" if self._hides_documents else "x"
-        kinds = np.where(own == owner, "#", other)
-        kinds[(own < 0) | (owner < 0)] = "·"
+        query_pieces = piece_of_step[queries, None]
+        other_kind = "·" if self._hides_other_documents else "x"
+        score_kinds = np.where(query_pieces == piece_of_step, "#", other_kind)
+        score_kinds[(query_pieces < 0) | (piece_of_step < 0)] = "·"
         if self.is_causal:
-            future = np.arange(self.row_size) > queries[:, None]
-            kinds[future] = " "
-        return kinds
+            is_future = np.arange(self.row_size) > queries[:, None]
+            score_kinds[is_future] = " "
+        return score_kinds
 
 
-def _real(row: _Row) -> int:
+def _n_real_steps(row: _Row) -> int:
     """Returns the number of time steps in a row that belong to documents."""
     return sum(piece.size for piece in row)
 
 
-def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
+def _fill_rows(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
     """Yields the pieces of each row. A document that is cut continues in the next row."""
-    done = np.zeros(layout.batch_size, dtype=int)
+    n_placed_steps = np.zeros(layout.batch_size, dtype=int)
     for row in fill(layout.lengths, row_size, strategy):
         pieces = []
-        free = row_size
+        n_free_steps = row_size
         for b in row.tolist():
-            first = int(done[b])
-            rest = int(layout.lengths[b]) - first
-            size = min(rest, free)
+            first = int(n_placed_steps[b])
+            n_remaining_steps = int(layout.lengths[b]) - first
+            size = min(n_remaining_steps, n_free_steps)
             pieces.append(_Piece(b, first, size))
-            done[b] += size
-            free -= size
+            n_placed_steps[b] += size
+            n_free_steps -= size
         yield tuple(pieces)
 
 
-def _cells(piece: _Piece, grid: Grid) -> list[Cell]:
+def _piece_cells(piece: _Piece, grid: Grid) -> list[Cell]:
     """Returns a named cell for each time step of a piece, or one cell for all if they are small."""
     b, first, size = piece
     fill = sequence_colour(b)
     name = sequence_name(b)
-    if grid.is_low or size * grid.wide < 4 + width_of(name, mono=True):
+    if grid.has_low_rows or size * grid.cell_width < 4 + text_width(name, mono=True):
         return [Cell(fill, span=size)]
     labels = [f"{name}{t}" for t in range(first, first + size)]
-    if grid.wide < 8 + width_of(labels[-1], mono=True):
+    if grid.cell_width < 8 + text_width(labels[-1], mono=True):
         return [Cell(fill, name, size)]
     return [Cell(fill, label) for label in labels]

@@ -17,11 +17,11 @@ from packviz.draw.sheet import Sheet
 
 # The image is light where a notebook's HTML is sanitised, which removes the style. An `<svg>` would
 # be removed, too, but its words would stay. The class is the picture's own.
-_OUTPUT = """<style>\
-body[data-jp-theme-light=false] .{name},body.vscode-dark .{name}{{content:url("{dark}")}}\
-</style><img class="{name}" alt="{words}" src="{light}" style="max-width:100%;height:auto">"""
+_NOTEBOOK_HTML = """<style>\
+body[data-jp-theme-light=false] .{name},body.vscode-dark .{name}{{content:url("{dark_url}")}}\
+</style><img class="{name}" alt="{words}" src="{light_url}" style="max-width:100%;height:auto">"""
 
-_PAGE = """<!DOCTYPE html>
+_PAGE_HTML = """<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><title>{title}</title></head>
 <body>
@@ -50,16 +50,16 @@ class Drawing(HasText):
             ValueError: the theme is unknown.
         """
         if theme not in THEMES:
-            themes = ", ".join(map(repr, THEMES))
-            fix = f"choose one of {themes}; to write a file, call .save(path)"
+            theme_names = ", ".join(map(repr, THEMES))
+            fix = f"choose one of {theme_names}; to write a file, call .save(path)"
             raise ValueError(f"theme is {theme!r}; {fix}")
         return self.sheet(theme).svg()
 
-    def _file(self, theme: str) -> str:
+    def _file_svg(self, theme: str) -> str:
         """Returns the picture for a file. In some converters, its height on a page would be 0."""
         return self.to_svg(theme).replace("height:auto", "", 1)
 
-    def _png(self, theme: str) -> bytes:
+    def _png_bytes(self, theme: str) -> bytes:
         if theme == "live":
             raise ValueError(
                 "theme is 'live', but a PNG cannot follow the theme of a page: choose 'light' or"
@@ -72,7 +72,7 @@ class Drawing(HasText):
                 "a PNG needs cairosvg (python -m pip install cairosvg) and the library cairo (on"
                 " Debian, the package libcairo2); .svg, .html and .txt need neither"
             ) from error
-        return bytes(cairosvg.svg2png(bytestring=self._file(theme).encode(), scale=2))
+        return bytes(cairosvg.svg2png(bytestring=self._file_svg(theme).encode(), scale=2))
 
     def save(self, path: util.PathLike, theme: str = "light") -> None:
         """Writes the picture, or its text, to a file.
@@ -88,17 +88,17 @@ class Drawing(HasText):
             OSError: the file cannot be written.
         """
 
-        def page() -> str:
+        def page_html() -> str:
             words = escape(self.to_text())
             title = words.partition("\n")[0]
-            return _PAGE.format(title=title, svg=self.to_svg(theme), words=words)
+            return _PAGE_HTML.format(title=title, svg=self.to_svg(theme), words=words)
 
         util.write(
             path,
             {
-                ".svg": lambda: self._file(theme),
-                ".png": lambda: self._png(theme),
-                ".html": page,
+                ".svg": lambda: self._file_svg(theme),
+                ".png": lambda: self._png_bytes(theme),
+                ".html": page_html,
                 ".txt": lambda: f"{self.to_text()}\n",
             },
         )
@@ -107,13 +107,15 @@ class Drawing(HasText):
         """Returns the picture for a notebook: an image that follows the theme of the page."""
         svg = self.to_svg()
         words = self.to_text()
-        light = _address(svg)
-        dark = _address(self.to_svg("dark"))
-        name = f"packviz-{crc32(dark.encode()):x}"
+        light_url = _data_url(svg)
+        dark_url = _data_url(self.to_svg("dark"))
+        name = f"packviz-{crc32(dark_url.encode()):x}"
         summary = escape(words.partition("\n\n")[0])
-        html = _OUTPUT.format(name=name, words=summary, light=light, dark=dark)
+        html = _NOTEBOOK_HTML.format(
+            name=name, words=summary, light_url=light_url, dark_url=dark_url
+        )
         return {"text/html": html, "text/plain": words, "image/svg+xml": svg}
 
 
-def _address(svg: str) -> str:
+def _data_url(svg: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"

@@ -1,8 +1,8 @@
 """Draws measured numbers as interactive plotly charts. No other module imports plotly.
 
-`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same
-typeface and colours as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are
-SVG instead.
+`empty_chart` returns an empty chart, and `Chart.add_points` adds numbers to it. The charts use the
+same typeface and colours as the SVG pictures. Pictures of counts, and pictures that a panel
+redraws, are SVG instead.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from plotly.subplots import make_subplots
 
 from packviz.core.util import HasText
 from packviz.draw import theme
-from packviz.draw.curves import COLOURS, DASHES, SYMBOLS, spread_labels
-from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
-from packviz.draw.sheet import WIDTH, widest, width_of
+from packviz.draw.curves import COLOURS, DASHES, MARKER_NAMES, spread_labels
+from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCE_FILLS
+from packviz.draw.sheet import WIDTH, max_text_width, text_width
 
 if TYPE_CHECKING:
     from packviz.draw.curves import Curve, Sweep
 
-CONFIG = {"displayModeBar": False, "responsive": False}
+PLOTLY_CONFIG = {"displayModeBar": False, "responsive": False}
 """Options for plotly. The mode bar would cover the chart, and one of its buttons uploads the data
 to the cloud."""
 
-_SIZE = 12  # px: the font size of most text
-_SMALL = 11  # px: the font size of notes and numbers
-_TALL = 200  # px: the height of a panel
-_ABOVE = 26  # px: the space for the title of a panel
-_BELOW = 50  # px: the space for the x axis of a panel
-_BESIDE = 80  # px: the space for the y axis of a panel
+_FONT_SIZE = 12  # px: the font size of most text
+_SMALL_FONT_SIZE = 11  # px: the font size of notes and numbers
+_PANEL_HEIGHT = 200  # px: the height of a panel
+_PANEL_TITLE_HEIGHT = 26  # px: the space for the title of a panel
+_X_AXIS_HEIGHT = 50  # px: the space for the x axis of a panel
+_Y_AXIS_WIDTH = 80  # px: the space for the y axis of a panel
 
-_AXIS = {
+_AXIS_STYLE = {
     "automargin": True,
     "showgrid": False,
     "zeroline": False,
@@ -46,12 +46,12 @@ _AXIS = {
     "gridcolor": LIGHT.hatch,
     "gridwidth": 0.5,
     "tickformat": ",",
-    "tickfont": {"size": _SMALL, "color": LIGHT.muted},
+    "tickfont": {"size": _SMALL_FONT_SIZE, "color": LIGHT.muted},
     "ticklabelstandoff": 5,
-    "title": {"font": {"size": _SMALL}, "standoff": 6},
+    "title": {"font": {"size": _SMALL_FONT_SIZE}, "standoff": 6},
 }
-_TITLE = {
-    "font": {"size": _SIZE, "weight": "bold"},
+_TITLE_STYLE = {
+    "font": {"size": _FONT_SIZE, "weight": "bold"},
     "xanchor": "left",
     "x": 0,
     "yanchor": "top",
@@ -59,14 +59,14 @@ _TITLE = {
     "yref": "container",
     "pad": {"l": 4, "t": 5},
 }
-_NAME = {
+_NAME_STYLE = {
     "xanchor": "left",
     "xshift": 6,
     "showarrow": False,
-    "font": {"size": _SMALL},
+    "font": {"size": _SMALL_FONT_SIZE},
     "bgcolor": LIGHT.ground,  # hides the grid behind a name
 }
-_FOOTNOTE = {
+_FOOTNOTE_STYLE = {
     "xref": "paper",
     "yref": "paper",
     "x": 0,
@@ -74,31 +74,31 @@ _FOOTNOTE = {
     "yanchor": "bottom",
     "align": "left",
     "showarrow": False,
-    "font": {"size": _SMALL, "color": LIGHT.muted},
+    "font": {"size": _SMALL_FONT_SIZE, "color": LIGHT.muted},
 }
-_LEGEND = {
+_LEGEND_STYLE = {
     "traceorder": "normal",
     "orientation": "h",
     "xref": "container",
     "yref": "container",
     "y": 0,
 }
-TEMPLATE = go.layout.Template(
+CHART_TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": LIGHT.ground,
         "plot_bgcolor": LIGHT.ground,
-        "font": {"family": FONT, "size": _SIZE, "color": LIGHT.text},
-        "title": _TITLE,
+        "font": {"family": FONT, "size": _FONT_SIZE, "color": LIGHT.text},
+        "title": _TITLE_STYLE,
         "margin": {"l": 8, "r": 20, "b": 8},
-        "colorway": list(SEQUENCES),
-        "xaxis": _AXIS,
-        "yaxis": _AXIS,
-        "legend": _LEGEND,
+        "colorway": list(SEQUENCE_FILLS),
+        "xaxis": _AXIS_STYLE,
+        "yaxis": _AXIS_STYLE,
+        "legend": _LEGEND_STYLE,
     },
 )
 """The look of every chart. Plotly makes space for the axes, and for the keys below them."""
 
-_DARKER: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
+_DARK_COLOURS: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 
 
 @dataclass(eq=False)
@@ -123,16 +123,16 @@ class Chart(HasText):
         """Returns the content of the chart in words."""
         return self.words
 
-    def points(
+    def add_points(
         self,
         x: Iterable[float],
         y: Iterable[float],
         name: str,
-        look: int = 0,
+        marker_index: int = 0,
         *,
-        panel: int = 0,
+        panel_index: int = 0,
         marker: dict[str, Any] | None = None,
-        **more: Any,
+        **scatter_options: Any,
     ) -> Chart:
         """Adds points to a panel, and returns the chart.
 
@@ -141,36 +141,40 @@ class Chart(HasText):
             y: the places of the points on the y axis.
             name: the name of the points. The key shows each name once, and leaves out an empty
                 name.
-            look: the number of the marker, which sets its shape and its colour.
-            panel: the number of the panel, counted from 0.
+            marker_index: the number of the marker, which sets its shape and its colour.
+            panel_index: the number of the panel, counted from 0.
             marker: changes to the look of the markers, as in `plotly.graph_objects.Scatter`.
-            more: further arguments for `plotly.graph_objects.Scatter`.
+            scatter_options: further arguments for `plotly.graph_objects.Scatter`.
         """
-        named = {"", *(trace.name for trace in self.figure.data)}
-        symbol = SYMBOLS[look % len(SYMBOLS)]
-        colour = COLOURS[look % len(COLOURS)]
-        outline = {"color": LIGHT.line, "width": 1}
-        default = {"symbol": symbol, "size": 8, "color": colour, "line": outline}
-        points = go.Scatter(x=_rounded(x), y=_rounded(y), mode="markers")
-        marker = default | (marker or {})
-        is_new = name not in named
-        points.update(name=name, legendgroup=name, showlegend=is_new, marker=marker, **more)
-        self.figure.add_trace(points, **self.place(panel))
+        known_names = {"", *(trace.name for trace in self.figure.data)}
+        marker_name = MARKER_NAMES[marker_index % len(MARKER_NAMES)]
+        colour = COLOURS[marker_index % len(COLOURS)]
+        outline_style = {"color": LIGHT.line, "width": 1}
+        default_marker = {"symbol": marker_name, "size": 8, "color": colour, "line": outline_style}
+        points = go.Scatter(x=_round_values(x), y=_round_values(y), mode="markers")
+        marker = default_marker | (marker or {})
+        is_new_name = name not in known_names
+        points.update(
+            name=name, legendgroup=name, showlegend=is_new_name, marker=marker, **scatter_options
+        )
+        self.figure.add_trace(points, **self.panel_position(panel_index))
         return self
 
-    def place(self, panel: int) -> dict[str, int]:
+    def panel_position(self, panel_index: int) -> dict[str, int]:
         """Returns the row and the column of a panel as arguments for plotly's methods."""
-        row, column = divmod(panel, len(self.figure._grid_ref[0]))
+        row, column = divmod(panel_index, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
-        written = self.figure.to_json()
+        json_text = self.figure.to_json()
         if theme.is_dark():
-            written = re.sub(
-                '(?<=")#[0-9a-f]{6}(?=")', lambda hex: _DARKER.get(hex[0], hex[0]), written
+            json_text = re.sub(
+                '(?<=")#[0-9a-f]{6}(?=")',
+                lambda match: _DARK_COLOURS.get(match[0], match[0]),
+                json_text,
             )
         return {
-            "application/vnd.plotly.v1+json": json.loads(written) | {"config": CONFIG},
+            "application/vnd.plotly.v1+json": json.loads(json_text) | {"config": PLOTLY_CONFIG},
             "text/plain": self.to_text(),
         }
 
@@ -179,29 +183,29 @@ class Chart(HasText):
         # seconds to load.
         from IPython.display import display  # noqa: PLC0415
 
-        shown = cast(Any, display)(self._repr_mimebundle_(), raw=True, display_id=True)
+        display_handle = cast(Any, display)(self._repr_mimebundle_(), raw=True, display_id=True)
 
-        def redraw(dark: bool) -> None:
+        def redraw(is_dark: bool) -> None:
             # JupyterLab's plotly renderer ignores updates. It draws again if the text is shown in
             # between.
-            shown.update({"text/plain": self.to_text()}, raw=True)
-            shown.update(self._repr_mimebundle_(), raw=True)
+            display_handle.update({"text/plain": self.to_text()}, raw=True)
+            display_handle.update(self._repr_mimebundle_(), raw=True)
 
-        if shown is not None:  # a front end shows it
-            theme.follow(redraw)
+        if display_handle is not None:  # a front end shows it
+            theme.register_callback(redraw)
 
 
-def axes(
+def empty_chart(
     title: str,
     words: str,
     *,
     x: str,
     y: str,
     panels: Sequence[str],
-    across: int = 0,
-    tall: float = _TALL,
-    below: Iterable[str] = (),
-    key: bool = True,
+    panels_per_row: int = 0,
+    panel_height: float = _PANEL_HEIGHT,
+    footnotes: Iterable[str] = (),
+    has_legend: bool = True,
 ) -> Chart:
     """Returns an empty chart.
 
@@ -211,47 +215,51 @@ def axes(
         x: the title of the x axes.
         y: the title of the y axes.
         panels: the titles of the panels.
-        across: the number of panels in each row. By default, all panels are in one row.
-        tall: the height of a panel in px.
-        below: lines of text below the chart.
-        key: whether there is a key to the names of the points.
+        panels_per_row: the number of panels in each row. By default, all panels are in one row.
+        panel_height: the height of a panel in px.
+        footnotes: lines of text below the chart.
+        has_legend: whether there is a key to the names of the points.
     """
-    across = across or len(panels)
-    down = math.ceil(len(panels) / across)
-    columns = int((WIDTH - 24 - _BESIDE) / width_of("x", _SMALL))
-    notes = [part for line in below for part in textwrap.wrap(line, columns)]
-    above = _ABOVE if any(panels) else 0
-    top = 36 + above
-    foot = 8 + 17 * len(notes)
-    gap = _BELOW + above
-    inner = tall * down + gap * (down - 1)
-    bottom = _BELOW + foot
-    if key:
-        bottom += _ABOVE
-    height = round(top + inner + bottom)
+    panels_per_row = panels_per_row or len(panels)
+    n_rows = math.ceil(len(panels) / panels_per_row)
+    line_length = int((WIDTH - 24 - _Y_AXIS_WIDTH) / text_width("x", _SMALL_FONT_SIZE))
+    note_lines = [
+        wrapped_line for line in footnotes for wrapped_line in textwrap.wrap(line, line_length)
+    ]
+    title_height = _PANEL_TITLE_HEIGHT if any(panels) else 0
+    top_margin = 36 + title_height
+    notes_height = 8 + 17 * len(note_lines)
+    row_gap = _X_AXIS_HEIGHT + title_height
+    plots_height = panel_height * n_rows + row_gap * (n_rows - 1)
+    bottom_margin = _X_AXIS_HEIGHT + notes_height
+    if has_legend:
+        bottom_margin += _PANEL_TITLE_HEIGHT
+    height = round(top_margin + plots_height + bottom_margin)
     figure = make_subplots(
-        down,
-        across,
-        subplot_titles=list(panels) if above else None,
-        horizontal_spacing=_BESIDE / WIDTH,
-        vertical_spacing=gap / inner if down > 1 else 0,
+        n_rows,
+        panels_per_row,
+        subplot_titles=list(panels) if title_height else None,
+        horizontal_spacing=_Y_AXIS_WIDTH / WIDTH,
+        vertical_spacing=row_gap / plots_height if n_rows > 1 else 0,
     )
-    figure.update_annotations(font_size=_SIZE, font_weight="bold", yshift=4, xanchor="left")
+    figure.update_annotations(font_size=_FONT_SIZE, font_weight="bold", yshift=4, xanchor="left")
     for heading, axis in zip(figure.layout.annotations, figure.select_xaxes(), strict=False):
         heading.x = axis.domain[0]
     figure.update_layout(
-        template=TEMPLATE,
-        margin_t=top,
-        margin_b=bottom,
+        template=CHART_TEMPLATE,
+        margin_t=top_margin,
+        margin_b=bottom_margin,
         title_text=title,
         height=height,
         width=WIDTH,
-        legend_y=foot / height,
-        showlegend=key,
+        legend_y=notes_height / height,
+        showlegend=has_legend,
     )
-    if notes:
+    if note_lines:
         # An annotation cannot refer to the foot of the whole chart, so it refers to the axes.
-        figure.add_annotation(text="<br>".join(notes), y=0, yshift=-bottom + 4, **_FOOTNOTE)
+        figure.add_annotation(
+            text="<br>".join(note_lines), y=0, yshift=-bottom_margin + 4, **_FOOTNOTE_STYLE
+        )
     figure.update_xaxes(title_text=x, showline=True)
     figure.update_yaxes(title_text=y, showgrid=True)
     return Chart(figure, words)
@@ -262,107 +270,125 @@ def times_by_size(sweep: Sweep) -> Chart:
 
     All plots are logarithmic and have the same unit, so they share their vertical axis.
     """
-    first = sweep.plots[0]
-    up = sweep.up(first)
-    low = math.log10(up.first)
-    high = math.log10(up.last)
-    margin = 0.04 * (high - low)  # for half a marker
-    span = _rounded([low - margin, high + margin])
+    first_plot = sweep.plots[0]
+    y_axis = sweep.y_axis(first_plot)
+    log_first = math.log10(y_axis.first)
+    log_last = math.log10(y_axis.last)
+    axis_margin = 0.04 * (log_last - log_first)  # for half a marker
+    y_range = _round_values([log_first - axis_margin, log_last + axis_margin])
     titles = [plot.title for plot in sweep.plots]
-    machines = [source.partition(":")[0] for source in sweep.sources]
+    machine_names = [source.partition(":")[0] for source in sweep.sources]
     # Names are beside the last panel of a row if it has all curves. A key tells machines apart.
-    last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)
-    named = {curve.name for panel in last for curve in sweep.plots[panel].curves}
-    drawn = {curve.name for plot in sweep.plots for curve in plot.curves}
-    key = len(machines) > 1 or named != drawn
-    chart = axes(
+    last_panels = range(sweep.n_columns - 1, len(sweep.plots), sweep.n_columns)
+    names_beside = {
+        curve.name for panel_index in last_panels for curve in sweep.plots[panel_index].curves
+    }
+    all_names = {curve.name for plot in sweep.plots for curve in plot.curves}
+    has_legend = len(machine_names) > 1 or names_beside != all_names
+    chart = empty_chart(
         sweep.title,
         sweep.to_text(),
         x=sweep.x,
-        y=first.y,
+        y=first_plot.y,
         panels=titles,
-        across=sweep.columns,
-        below=[*sweep.sources, *sweep.notes],
-        key=key,
+        panels_per_row=sweep.n_columns,
+        footnotes=[*sweep.sources, *sweep.notes],
+        has_legend=has_legend,
     )
     figure = chart.figure
     figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(rangemode="tozero")
-    for panel, plot in enumerate(sweep.plots):
-        for (name, ends), dash in zip(plot.guides.items(), DASHES, strict=False):
-            line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
+    for panel_index, plot in enumerate(sweep.plots):
+        for (name, ends), dash in zip(plot.guide_lines.items(), DASHES, strict=False):
+            line = {"color": LIGHT.muted, "width": 1, "dash": _plotly_dashes(dash)}
             x, y = zip(*ends, strict=True)
-            chart.points(x, y, name, panel=panel, mode="lines", line=line)
+            chart.add_points(x, y, name, panel_index=panel_index, mode="lines", line=line)
         for curve in reversed(plot.curves):
             name = curve.name
-            if len(machines) > 1:
-                name += f", {machines[curve.source]}"
-            _draw_curve(chart, panel, curve, name)
-        place = chart.place(panel)
-        if panel:
-            figure.update_yaxes(matches="y", **place)
+            if len(machine_names) > 1:
+                name += f", {machine_names[curve.source_index]}"
+            _draw_curve(chart, panel_index, curve, name)
+        position = chart.panel_position(panel_index)
+        if panel_index:
+            figure.update_yaxes(matches="y", **position)
         # Without ticks of our own, plotly's labels 10, 9, 8, … would touch each other.
-        figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
-        if plot.across.log:
-            figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
-        if panel in last and not key:
-            _write_names(chart, sweep, panel)
+        figure.update_yaxes(type="log", tickvals=y_axis.ticks, range=y_range, **position)
+        if plot.x_axis.is_log:
+            figure.update_xaxes(type="log", tickvals=plot.x_axis.ticks, **position)
+        if panel_index in last_panels and not has_legend:
+            _write_curve_names(chart, sweep, panel_index)
     return chart
 
 
-def _write_names(chart: Chart, sweep: Sweep, panel: int) -> None:
+def _write_curve_names(chart: Chart, sweep: Sweep, panel_index: int) -> None:
     """Writes the names of a panel's curves beside their ends, where the margin leaves room."""
-    plot = sweep.plots[panel]
-    up = sweep.up(plot)
-    ends = plot.ends
-    order = sorted(ends, key=lambda name: -ends[name][1])
-    heights = [(1 - up.share(ends[name][1])) * _TALL for name in order]
-    for name, height, moved in zip(order, heights, spread_labels(heights, _TALL), strict=True):
-        x, y = ends[name]
-        place = {
-            "x": math.log10(x) if plot.across.log else x,
+    plot = sweep.plots[panel_index]
+    y_axis = sweep.y_axis(plot)
+    curve_ends = plot.curve_ends
+    ordered_names = sorted(curve_ends, key=lambda name: -curve_ends[name][1])
+    label_ys = [
+        (1 - y_axis.fraction(curve_ends[name][1])) * _PANEL_HEIGHT for name in ordered_names
+    ]
+    for name, label_y, moved_y in zip(
+        ordered_names, label_ys, spread_labels(label_ys, _PANEL_HEIGHT), strict=True
+    ):
+        x, y = curve_ends[name]
+        position = {
+            "x": math.log10(x) if plot.x_axis.is_log else x,
             "y": math.log10(y),
-            "yshift": height - moved,
+            "yshift": label_y - moved_y,
         }
-        chart.figure.add_annotation(text=name, **place, **_NAME, **chart.place(panel))
-    margin = max(chart.figure.layout.margin.r or 0, widest(ends, _SMALL) + 16)
-    chart.figure.update_layout(margin_r=round(margin))
+        chart.figure.add_annotation(
+            text=name, **position, **_NAME_STYLE, **chart.panel_position(panel_index)
+        )
+    right_margin = max(
+        chart.figure.layout.margin.r or 0, max_text_width(curve_ends, _SMALL_FONT_SIZE) + 16
+    )
+    chart.figure.update_layout(margin_r=round(right_margin))
 
 
-def _draw_curve(chart: Chart, panel: int, curve: Curve, name: str) -> None:
+def _draw_curve(chart: Chart, panel_index: int, curve: Curve, name: str) -> None:
     """Adds a curve with its quartiles to a panel."""
     x = curve.x
     y = curve.y
-    line = {"dash": _dashes(curve.dash), "color": curve.colour, "width": 2.6}
+    line = {"dash": _plotly_dashes(curve.dash), "color": curve.colour, "width": 2.6}
     # The outline comes first. It is needed because some colours are pale.
-    outline = line | {"color": LIGHT.line, "width": 4}
-    chart.points(x, y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip")
-    up = _distances(y, curve.high)
-    down = _distances(y, curve.low)
-    whiskers = {"array": up, "arrayminus": down, "color": LIGHT.line, "thickness": 1, "width": 4}
-    look: dict[str, Any] = {"mode": "lines+markers", "line": line, "error_y": whiskers}
+    outline_style = line | {"color": LIGHT.line, "width": 4}
+    chart.add_points(
+        x, y, "", panel_index=panel_index, mode="lines", line=outline_style, hoverinfo="skip"
+    )
+    upper_lengths = _whisker_lengths(y, curve.upper_quartiles)
+    lower_lengths = _whisker_lengths(y, curve.lower_quartiles)
+    whiskers = {
+        "array": upper_lengths,
+        "arrayminus": lower_lengths,
+        "color": LIGHT.line,
+        "thickness": 1,
+        "width": 4,
+    }
+    curve_style: dict[str, Any] = {"mode": "lines+markers", "line": line, "error_y": whiskers}
     if curve.hollow:
-        look["marker"] = {"color": LIGHT.ground}
-    chart.points(x, y, name, curve.method, panel=panel, **look)
+        curve_style["marker"] = {"color": LIGHT.ground}
+    chart.add_points(x, y, name, curve.method_index, panel_index=panel_index, **curve_style)
 
 
-def _dashes(dash: str) -> str:
+def _plotly_dashes(dash: str) -> str:
     """Returns the dashes of a line as plotly writes them."""
     return ",".join(f"{length}px" for length in dash.split()) or "solid"
 
 
-def _distances(values: Iterable[float], ends: Iterable[float]) -> list[Any]:
+def _whisker_lengths(values: Iterable[float], ends: Iterable[float]) -> list[Any]:
     pairs = zip(values, ends, strict=False)
-    return _rounded(abs(end - value) for value, end in pairs)
+    return _round_values(abs(end - value) for value, end in pairs)
 
 
-def _rounded(values: Iterable[Any]) -> list[Any]:
+def _round_values(values: Iterable[Any]) -> list[Any]:
     """Rounds numbers to three significant digits.
 
     A stored chart is then the same on every machine.
     """
-    rounded = []
+    rounded_values = []
     for value in values:
         is_exact = isinstance(value, (str, int))
-        rounded.append(value if is_exact else float(f"{value:.3g}"))
-    return rounded
+        rounded_values.append(value if is_exact else float(f"{value:.3g}"))
+    return rounded_values

@@ -17,7 +17,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw.palette import REAL, sequence_colour
-from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, widest, width_of
+from packviz.draw.sheet import CHAR_WIDTH, HATCHED, WIDTH, Sheet, max_text_width, text_width
 from packviz.draw.text import table
 
 LEFT = 42.0
@@ -26,18 +26,18 @@ LEFT = 42.0
 TOP = 44.0
 """The space, in px, for headings above a grid."""
 
-TALL = 24.0
+ROW_HEIGHT = 24.0
 """The height of a row in px."""
 
-NARROWEST = 26.0
+MIN_CELL_WIDTH = 26.0
 """The smallest width, in px, of a cell with a label."""
 
-ROUND = [float(f"{digit}e{power}") for power in range(-15, 25) for digit in (1, 2, 5)]
+ROUND_NUMBERS = [float(f"{digit}e{exponent}") for exponent in range(-15, 25) for digit in (1, 2, 5)]
 """The round numbers: 1, 2 and 5 times powers of ten."""
 
-_LOW = 11.0  # px: rows that are lower than this have no space for letters
-_BAR = 80.0  # px: the length of the longest bar in the margin
-_STEPS = "t ="  # the axis of time steps
+_MIN_TEXT_HEIGHT = 11.0  # px: rows that are lower than this have no space for letters
+_MAX_BAR_LENGTH = 80.0  # px: the length of the longest bar in the margin
+_TIME_AXIS = "t ="  # the axis of time steps
 
 
 class Cell(NamedTuple):
@@ -48,14 +48,14 @@ class Cell(NamedTuple):
         label: the text in the cell; may be empty.
         span: the number of adjacent cells.
         bold: whether the label is bold. A bold cell without a label has a line through it.
-        framed: whether a table draws a frame around the cell, because its value is wrong.
+        is_framed: whether a table draws a frame around the cell, because its value is wrong.
     """
 
     fill: str
     label: str = ""
     span: int = 1
     bold: bool = False
-    framed: bool = False
+    is_framed: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Grid:
         sheet: the sheet that the grid is drawn on.
         rows: the number of rows.
         columns: the number of columns.
-        wide: the width of a cell in px.
-        tall: the height of a row in px.
+        cell_width: the width of a cell in px.
+        row_height: the height of a row in px.
         left: the x-coordinate of the grid's left edge in px.
         top: the y-coordinate of the grid's top edge in px.
         size: the font size of the labels in px.
@@ -76,8 +76,8 @@ class Grid:
     sheet: Sheet
     rows: int
     columns: int
-    wide: float = NARROWEST
-    tall: float = TALL
+    cell_width: float = MIN_CELL_WIDTH
+    row_height: float = ROW_HEIGHT
     left: float = LEFT
     top: float = TOP
     size: int = 12
@@ -88,34 +88,34 @@ class Grid:
         return self.x(self.columns)
 
     @property
-    def foot(self) -> float:
+    def bottom(self) -> float:
         """The y-coordinate, in px, of the grid's bottom edge."""
         return self.y(self.rows)
 
     @property
-    def is_low(self) -> bool:
+    def has_low_rows(self) -> bool:
         """True if the rows are too low for letters."""
-        return self.tall < _LOW
+        return self.row_height < _MIN_TEXT_HEIGHT
 
     def x(self, column: float) -> float:
         """Returns the x-coordinate, in px, of a column's left edge."""
-        return self.left + column * self.wide
+        return self.left + column * self.cell_width
 
     def y(self, row: float) -> float:
         """Returns the y-coordinate, in px, of a row's top edge."""
-        return self.top + row * self.tall
+        return self.top + row * self.row_height
 
     def line(self, row: int) -> float:
         """Returns the y-coordinate, in px, of the baseline of text beside a row.
 
         Text that is taller than the row starts at the row's top.
         """
-        below = max(self.tall / 2 + 4, 9)
-        return self.y(row) + below
+        offset = max(self.row_height / 2 + 4, 9)
+        return self.y(row) + offset
 
     def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
         """Draws rows of cells, starting with the first row of the grid."""
-        lines = ""
+        path = ""
         for r, cells in enumerate(rows):
             y = self.y(r)
             column = 0
@@ -123,29 +123,33 @@ class Grid:
                 if not span:
                     continue
                 x = self.x(column)
-                width = span * self.wide
-                self.sheet.cell(x, y, width, self.tall, fill, label, size=self.size, bold=bold)
+                width = span * self.cell_width
+                self.sheet.cell(
+                    x, y, width, self.row_height, fill, label, size=self.size, bold=bold
+                )
                 if bold and not label:
-                    middle = y + self.tall / 2
-                    lines += f"M{x} {middle}h{width}"
+                    middle = y + self.row_height / 2
+                    path += f"M{x} {middle}h{width}"
                 column += span
-        if lines:
-            thick = min(1.5, self.tall / 8)
-            self.sheet.path(lines, stroke="#000000", width=thick)
+        if path:
+            line_width = min(1.5, self.row_height / 8)
+            self.sheet.path(path, stroke="#000000", width=line_width)
 
-    def outline(self, fill: str = "none", thick: float = 0.5) -> None:
+    def draw_outline(self, fill: str = "none", outline_width: float = 0.5) -> None:
         """Draws a box around all cells."""
         width = self.right - self.left
-        height = self.foot - self.top
-        self.sheet.box(self.left, self.top, width, height, fill, thick=thick)
+        height = self.bottom - self.top
+        self.sheet.box(self.left, self.top, width, height, fill, outline_width=outline_width)
 
     def ticks(self, longest: str) -> list[int]:
         """Returns columns whose names fit side by side, if none is longer than `longest`."""
-        space = 6 + CHAR * 11 / 12 * len(longest)
-        step = nice(space / self.wide)
-        return list(range(0, self.columns, step))
+        name_width = 6 + CHAR_WIDTH * 11 / 12 * len(longest)
+        column_step = next_round_integer(name_width / self.cell_width)
+        return list(range(0, self.columns, column_step))
 
-    def heads(self, names: Sequence[str], axis: str = _STEPS, shown: Sequence[int] = ()) -> None:
+    def write_column_names(
+        self, names: Sequence[str], axis: str = _TIME_AXIS, shown: Sequence[int] = ()
+    ) -> None:
         """Writes the column names above the grid.
 
         Args:
@@ -157,12 +161,12 @@ class Grid:
         # "t =" is close to the first number, because the column of lengths is to the left of it.
         end = self.left - 6
         if axis.endswith("="):
-            end = self.left + min(self.wide / 2 - 8, 6)
+            end = self.left + min(self.cell_width / 2 - 8, 6)
         self.sheet.note(end, y, axis, "end")
         for c in shown or self.ticks(max(names, key=len)):
             self.sheet.note(self.x(c + 0.5), y, names[c], "middle")
 
-    def names(
+    def write_row_names(
         self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12
     ) -> None:
         """Writes the row names to the left of the grid, or as many of them as fit.
@@ -177,17 +181,17 @@ class Grid:
         sheet = self.sheet
         muted = sheet.colours.muted
         end = self.left - right
-        least = 13
-        if self.is_low:
+        min_spacing = 13
+        if self.has_low_rows:
             size = 11
-            least = 24
-        for r in range(0, len(names), nice(least / self.tall)):
+            min_spacing = 24
+        for r in range(0, len(names), next_round_integer(min_spacing / self.row_height)):
             y = self.line(r)
             if lengths:
                 sheet.text(6, y, names[r], size=size, bold=True)
-                sheet.text(end, y, str(lengths[r]), anchor="end", ink=muted)
+                sheet.text(end, y, str(lengths[r]), anchor="end", text_colour=muted)
             else:
-                sheet.text(end, y, names[r], anchor="end", size=size, bold=not self.is_low)
+                sheet.text(end, y, names[r], anchor="end", size=size, bold=not self.has_low_rows)
 
 
 @dataclass(frozen=True)
@@ -197,41 +201,41 @@ class CellTable:
     Attributes:
         title: the title above the grid.
         names: the names of the rows.
-        heads: the names of the columns.
+        column_names: the names of the columns.
         cells: the cells of each row. Hatched cells are padding.
         axis: the title of the columns, written before their names.
-        margin: the heading of the numbers on the right; empty if there are no numbers.
-        numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and
+        numbers_heading: the heading of the numbers on the right; empty if there are no numbers.
+        numbers: a pair `(number, text)` for each row: a number to draw as a bar on the right, and
             its label.
-        most: the number whose bar has the full length. Defaults to the largest of `numbers`. Tables
-            of one picture need the same.
-        wide: the width of a cell in px. By default, all labels fit.
-        tall: the height of a row in px.
+        full_bar_number: the number whose bar has the full length. Defaults to the largest of
+            `numbers`. Tables of one picture need the same.
+        cell_width: the width of a cell in px. By default, all labels fit.
+        row_height: the height of a row in px.
         size: the font size of the labels in px.
     """
 
     title: str
     names: Sequence[str]
-    heads: Sequence[str]
+    column_names: Sequence[str]
     cells: Sequence[Sequence[Cell]]
-    axis: str = _STEPS
-    margin: str = ""
+    axis: str = _TIME_AXIS
+    numbers_heading: str = ""
     numbers: Sequence[tuple[float, str]] = ()
-    most: float = 0.0
-    wide: float = 0.0
-    tall: float = TALL
+    full_bar_number: float = 0.0
+    cell_width: float = 0.0
+    row_height: float = ROW_HEIGHT
     size: int = 12
 
     def lines(self) -> list[str]:
         """Returns the grid as lines of text. A `·` marks padding, and a `!` marks a framed cell."""
         rows = []
-        if self.axis != _STEPS:
-            margin = [self.margin] if self.margin else []
-            rows.append(["", *self.heads, *margin])
+        if self.axis != _TIME_AXIS:
+            numbers_heading = [self.numbers_heading] if self.numbers_heading else []
+            rows.append(["", *self.column_names, *numbers_heading])
         for r, name in enumerate(self.names):
             row = [name]
             for cell in self.cells[r]:
-                frame = "!" if cell.framed else ""
+                frame = "!" if cell.is_framed else ""
                 padding = "·" if cell.fill == HATCHED else ""
                 row.append(frame + padding + cell.label)
             if self.numbers:
@@ -247,47 +251,51 @@ class CellTable:
             description: the text for a screen reader.
         """
         sheet = Sheet(theme, description)
-        labels = [*self.heads]
+        labels = [*self.column_names]
         for cells in self.cells:
             labels += [cell.label for cell in cells]
-        letters = widest(labels, mono=True)
-        left = max(LEFT, 18 + widest(self.names))
+        label_width = max_text_width(labels, mono=True)
+        left = max(LEFT, 18 + max_text_width(self.names))
         rows = len(self.names)
-        columns = len(self.heads)
-        beside = widest(words for _, words in self.numbers)
+        columns = len(self.column_names)
+        numbers_width = max_text_width(number_text for _, number_text in self.numbers)
         if self.numbers:
-            beside = max(beside + 24 + _BAR, width_of(self.margin) + 16)
-        room = (WIDTH - 8 - left - beside) / columns
-        wide = self.wide or max(NARROWEST, min(8 + letters, max(4 + letters, room)))
-        grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
+            numbers_width = max(
+                numbers_width + 24 + _MAX_BAR_LENGTH, text_width(self.numbers_heading) + 16
+            )
+        max_cell_width = (WIDTH - 8 - left - numbers_width) / columns
+        cell_width = self.cell_width or max(
+            MIN_CELL_WIDTH, min(8 + label_width, max(4 + label_width, max_cell_width))
+        )
+        grid = Grid(sheet, rows, columns, cell_width, self.row_height, left, size=self.size)
         sheet.title(self.title)
-        grid.heads(self.heads, self.axis)
-        grid.names(self.names)
+        grid.write_column_names(self.column_names, self.axis)
+        grid.write_row_names(self.names)
         grid.draw(self.cells)
         if self.size < 12:
-            grid.outline(thick=1)
-        sheet.layer()
+            grid.draw_outline(outline_width=1)
+        sheet.start_layer()
         for r, cells in enumerate(self.cells):
             for c, cell in enumerate(cells):
-                if cell.framed:
-                    sheet.frame(grid.x(c), grid.y(r), wide, self.tall)
+                if cell.is_framed:
+                    sheet.frame(grid.x(c), grid.y(r), cell_width, self.row_height)
         self._draw_numbers(grid)
         return sheet
 
     def _draw_numbers(self, grid: Grid) -> None:
         sheet = grid.sheet
         left = grid.right + 16
-        sheet.note(left, grid.top - 9, self.margin)
+        sheet.note(left, grid.top - 9, self.numbers_heading)
         numbers = [number for number, _ in self.numbers]
-        longest = self.most or max([0.0, *numbers]) or 1.0
-        for r, (number, words) in enumerate(self.numbers):
+        largest = self.full_bar_number or max([0.0, *numbers]) or 1.0
+        for r, (number, number_text) in enumerate(self.numbers):
             x = left
             if number and np.isfinite(number):
-                bar = _BAR * number / longest
+                bar_length = _MAX_BAR_LENGTH * number / largest
                 y = grid.y(r) + 4
-                sheet.box(left, y, bar, grid.tall - 8, REAL)
-                x += bar + 8
-            sheet.text(x, grid.line(r), words, bold=number > 0)
+                sheet.box(left, y, bar_length, grid.row_height - 8, REAL)
+                x += bar_length + 8
+            sheet.text(x, grid.line(r), number_text, bold=number > 0)
 
 
 def real_cells(
@@ -309,53 +317,53 @@ def real_cells(
     return [Cell(fill, label(b, t)) for t in range(length)]
 
 
-def joined(cells: Iterable[Cell]) -> list[Cell]:
+def join_equal_cells(cells: Iterable[Cell]) -> list[Cell]:
     """Returns the cells of a row, with adjacent cells that look alike joined into one."""
-    runs = []
-    for cell, alike in groupby(cells):
-        span = len(list(alike))
-        runs.append(cell._replace(span=span))
-    return runs
+    joined_cells = []
+    for cell, equal_cells in groupby(cells):
+        span = len(list(equal_cells))
+        joined_cells.append(cell._replace(span=span))
+    return joined_cells
 
 
-def nice(at_least: float) -> int:
-    """Returns the smallest of the numbers 1, 2, 5, 10, 20, 50, … that is at least `at_least`."""
-    return int(round_up(max(at_least, 1)))
+def next_round_integer(minimum: float) -> int:
+    """Returns the smallest of the numbers 1, 2, 5, 10, 20, 50, … that is at least `minimum`."""
+    return int(next_round_number(max(minimum, 1)))
 
 
-def round_up(at_least: float) -> float:
-    """Returns the smallest of the `ROUND` numbers that is at least `at_least`."""
-    return ROUND[bisect_left(ROUND, at_least)]
+def next_round_number(minimum: float) -> float:
+    """Returns the smallest of the `ROUND_NUMBERS` that is at least `minimum`."""
+    return ROUND_NUMBERS[bisect_left(ROUND_NUMBERS, minimum)]
 
 
-def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+def drop_overlapping(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
     """Yields those `(x, label)` pairs, from left to right, whose labels do not overlap.
 
     The last pair is always among them.
     """
-    taken = -math.inf
-    last = labels[-1][0]
+    previous_x = -math.inf
+    last_x = labels[-1][0]
     for x, label in labels:
-        space = width_of(label, 11) + 5
-        if x == last or taken + space <= x <= last - space:
-            taken = x
+        label_width = text_width(label, 11) + 5
+        if x == last_x or previous_x + label_width <= x <= last_x - label_width:
+            previous_x = x
             yield x, label
 
 
-def clip(words: str, width: float, size: int = 12) -> str:
+def clip(text: str, width: float, size: int = 12) -> str:
     """Shortens text that is wider than `width` px, and adds an ellipsis."""
-    clipped = words
-    while words and width_of(clipped, size, mono=True) > width:
-        words = words[:-1]
-        clipped = f"{words}…"
+    clipped = text
+    while text and text_width(clipped, size, mono=True) > width:
+        text = text[:-1]
+        clipped = f"{text}…"
     return clipped
 
 
-def stride(rows: int, most: int) -> int:
-    """Returns the smallest odd number `k` such that one row in `k` makes at most `most` rows."""
-    return -(-rows // most) | 1  # odd, so that rows of every colour are drawn
+def row_stride(rows: int, max_rows: int) -> int:
+    """Returns the smallest odd number `k` so that one row in `k` makes up to `max_rows` rows."""
+    return -(-rows // max_rows) | 1  # odd, so that rows of every colour are drawn
 
 
-def one_in(stride: int, rows: int, what: str = "sequences") -> str:
+def describe_stride(row_stride: int, rows: int, row_noun: str = "sequences") -> str:
     """Returns a note on how many rows are drawn."""
-    return f"Of {rows:,} {what}, one in {stride} is drawn. The counts include all."
+    return f"Of {rows:,} {row_noun}, one in {row_stride} is drawn. The counts include all."

@@ -12,7 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
+SEQUENCE_FILLS = (
+    "#56B4E9",
+    "#E69F00",
+    "#009E73",
+    "#F0E442",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+    "#882255",
+)
 """The fills of sequences 0, 1, and so on. If there are more sequences than fills, they repeat."""
 
 METHODS = {
@@ -31,21 +40,32 @@ run as a bar or a curve, but not both."""
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
 """The fills for numbers from small to large."""
 
-SIGNED = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14554b")
+SIGNED_FILLS = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14554b")
 """The fills for numbers from the most negative to the most positive."""
 
-SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
+DIFFERENCE_FILLS = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
 """The fills of cells that differ by up to 1 % of the largest value, by up to 10 %, by more, and by
 NaN or infinity."""
 
 REAL = "#6C8EAD"
 """The fill of real cells and useful work that do not belong to a single sequence or method."""
 
-FILLS = frozenset((*SEQUENCES, *METHODS.values(), *RAMP, *SIGNED, *SHADES, REAL))
+FILL_COLOURS = frozenset(
+    (*SEQUENCE_FILLS, *METHODS.values(), *RAMP, *SIGNED_FILLS, *DIFFERENCE_FILLS, REAL)
+)
 """The fills that are the same in every theme."""
 
 # The fills that need white letters. A test compares their contrast.
-_DEEP = {"#0072B2", "#882255", "#1255F3", "#A14B36", "#14554b", "#6b4710", "#b3402a", "#5b2a86"}
+_DARK_FILLS = {
+    "#0072B2",
+    "#882255",
+    "#1255F3",
+    "#A14B36",
+    "#14554b",
+    "#6b4710",
+    "#b3402a",
+    "#5b2a86",
+}
 
 FONT = "Helvetica,Arial,sans-serif"
 """The typeface of words, usually at 12 px."""
@@ -96,17 +116,17 @@ DARK = Theme(
 LIVE = Theme(*(f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()))
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
-_DARK = ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
-STYLE = f"body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{_DARK}}}"
+_DARK_VARIABLES = ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
+STYLE = f"body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{_DARK_VARIABLES}}}"
 """A CSS rule that gives elements of the class `packviz` the dark colours if JupyterLab, Notebook or
 VS Code is dark."""
 
 
 def sequence_colour(index: int) -> str:
     """Returns the fill of the sequence with the given index."""
-    return SEQUENCES[index % len(SEQUENCES)]
+    return SEQUENCE_FILLS[index % len(SEQUENCE_FILLS)]
 
 
 def ink_on(fill: str) -> str:
-    """Returns black or white, whichever has more contrast with one of `FILLS`."""
-    return "#ffffff" if fill in _DEEP else "#000000"
+    """Returns black or white, whichever has more contrast with one of `FILL_COLOURS`."""
+    return "#ffffff" if fill in _DARK_FILLS else "#000000"

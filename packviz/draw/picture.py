@@ -8,13 +8,15 @@ from typing import Any, Literal
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout, host_array
-from packviz.core.padded import is_on_side, order, reading
-from packviz.core.validation import kind_of, one_of, require_dense, require_plain
+from packviz.core.padded import is_padding_on_side, order, reading
+from packviz.core.validation import kind_of, one_of, require_dense, require_plain_values
 from packviz.draw import batch_picture, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
-_GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
+_ACCEPTED_INPUTS = (
+    "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
+)
 
 
 class Picture(Drawing):
@@ -52,24 +54,24 @@ class Picture(Drawing):
         """
         self.layout = layout
         self._caption = caption
-        self._shown = batch_picture.Shown(layout, labels, **choices)
+        self._view = batch_picture.BatchView(layout, labels, **choices)
 
     def to_text(self) -> str:
         """Describes the picture as text, for a screen reader, a terminal or a diff."""
         layout = self.layout
-        shown = self._shown
+        view = self._view
         parts = [self._caption] if self._caption else []
-        parts.append(text.describe(shown, shown.part))
-        listed = shown.few and not layout.is_sorted  # the description has the indices already
-        if shown.indices and not listed:
+        parts.append(text.describe_batch(view, view.part))
+        listed = view.is_small and not layout.is_sorted  # the description has the indices already
+        if view.indices and not listed:
             parts += text.indices(layout)
-        if shown.flat:
-            parts += ["", text.describe_flat(shown)]
+        if view.flat:
+            parts += ["", text.describe_flat_rows(view)]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the batch, or the chosen part of it, below the caption if there is one."""
-        drawn = batch_picture.draw(self._shown, theme)
+        drawn = batch_picture.draw(self._view, theme)
         return stack(self._caption, [drawn], theme) if self._caption else drawn
 
 
@@ -133,58 +135,58 @@ def show(
         >>> print(picture.to_text().splitlines()[0])
         3 sequences padded to 5 time steps: 15 cells, 10 real, 5 padding (33.3 % wasted).
     """
-    one_of("part", part, text.PARTS)
-    if part != text.WHOLE and (indices or flat):
+    one_of("part", part, text.BATCH_PARTS)
+    if part != text.WHOLE_BATCH and (indices or flat):
         fix = "leave these out, or leave part out"
         raise ValueError(f"part={part!r} cannot be combined with indices or flat: {fix}")
     layout, caption, values = _read(what, lengths, batch_first)
     if not layout.n_real:
         raise ValueError("lengths are all 0; give at least one time step to draw")
     labels = None
-    rows = values() if text.is_few(layout) else None
+    rows = values() if text.is_small(layout) else None
     if rows is not None:
-        labels = [list(map(text.value, row)) for row in rows]
+        labels = [list(map(text.format_value, row)) for row in rows]
     if names is not None:
         names = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(name, str) for name in names):
             fix = "give a word for each sequence, as in names=['abc', 'x']"
             raise TypeError(f"names is {names!r}; {fix}")
         if len(names) != layout.batch_size:
-            entries = text.count(len(names), "entry", "entries")
-            sequences = text.count(layout.batch_size, "sequence")
+            entries = text.with_noun(len(names), "entry", "entries")
+            sequences = text.with_noun(layout.batch_size, "sequence")
             raise ValueError(f"names has {entries} for {sequences}: give one for each sequence")
     return Picture(layout, labels, caption, names=names, indices=indices, flat=flat, part=part)
 
 
 # A function that returns the values of each sequence, or `None` to show letters.
-_Rows = Callable[[], Iterable[Iterable[object]] | None]
-_Read = tuple[Layout, str, _Rows]
+_ValuesGetter = Callable[[], Iterable[Iterable[object]] | None]
+_ReadResult = tuple[Layout, str, _ValuesGetter]
 
 
-def _read(what: Any, lengths: object, batch_first: bool | None) -> _Read:
+def _read(what: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
     """Returns the layout, the caption and the values of a batch in any form."""
-    jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
-    if not jagged:
+    is_jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
+    if not is_jagged:
         require_dense("x", what)
-    packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
-    dimensions = [min(_dimensions(part), 2) for part in what] if isinstance(what, tuple) else []
-    if dimensions == [2, 1]:
+    is_packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
+    n_dimensions = [min(_n_dimensions(part), 2) for part in what] if isinstance(what, tuple) else []
+    if n_dimensions == [2, 1]:
         raise ValueError(
             "this pair looks like x and its lengths, as pad_packed_sequence returns them:"
             " call show(*pair)"
         )
     if lengths is not None:
-        if packed or jagged or isinstance(what, Layout):
+        if is_packed or is_jagged or isinstance(what, Layout):
             raise ValueError(f"{kind_of(what)} already has lengths: call show() without lengths")
-        return _padded(what, lengths, batch_first)
+        return _read_padded(what, lengths, batch_first)
     if isinstance(what, Layout):
         return what, "", lambda: None
-    if packed:
+    if is_packed:
         caption = f"PackedSequence with data of shape {tuple(what.data.shape)}"
         layout = Layout.from_packed(what)
-        packed_rows = layout.packed_index[layout.mask]
-        return layout, caption, lambda: _split(what.data, layout, packed_rows)
-    if jagged:
+        packed_indices = layout.packed_index[layout.mask]
+        return layout, caption, lambda: _split_rows(what.data, layout, packed_indices)
+    if is_jagged:
         if what.lengths() is not None:
             raise ValueError(
                 "x is a nested tensor with holes, as torch.nested.narrow makes them:"
@@ -193,8 +195,8 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _Read:
         layout = Layout.from_offsets(what.offsets())
         values = what.values()
         caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
-        in_order = np.arange(layout.n_real)
-        return layout, caption, lambda: _split(values, layout, in_order)
+        row_indices = np.arange(layout.n_real)
+        return layout, caption, lambda: _split_rows(values, layout, row_indices)
     if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
@@ -202,9 +204,9 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _Read:
                 " or each word as a list of characters"
             )
         sizes = [len(item) for item in what]
-        return Layout(sizes), "", lambda: _sequences(what)
+        return Layout(sizes), "", lambda: _sequence_values(what)
     if what is None or isinstance(what, (str, dict)):
-        raise TypeError(f"show() cannot draw {kind_of(what)}: {_GIVE}")
+        raise TypeError(f"show() cannot draw {kind_of(what)}: {_ACCEPTED_INPUTS}")
     if getattr(what, "ndim", 1) > 1:
         if _is_mask(what):
             return Layout.from_mask(what), "", lambda: None
@@ -215,55 +217,57 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _Read:
 
 def _is_mask(values: Any) -> bool:
     """Returns whether an array or a tensor holds booleans, or whole numbers that are 0 or 1."""
-    kind = str(values.dtype)
-    holds_counts = "int" in kind or "bool" in kind
-    return values.ndim == 2 and holds_counts and bool(((values == 0) | (values == 1)).all())
+    dtype_name = str(values.dtype)
+    has_whole_numbers = "int" in dtype_name or "bool" in dtype_name
+    return values.ndim == 2 and has_whole_numbers and bool(((values == 0) | (values == 1)).all())
 
 
-def _padded(x: Any, lengths: object, batch_first: bool | None) -> _Read:
-    named = order(batch_first)
+def _read_padded(x: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
+    order_words = order(batch_first)
     if not hasattr(x, "shape"):
         try:
             x = np.asarray(x)
         except ValueError:  # NumPy raises this for rows of unequal length
             fix = "to draw sequences as they are, call show(x)"
             raise ValueError(
-                f"x must be a padded batch {named}, got rows of unequal length; {fix}"
+                f"x must be a padded batch {order_words}, got rows of unequal length; {fix}"
             ) from None
         if not x.shape:
-            raise TypeError(f"show() cannot draw {kind_of(x.item())} with lengths: {_GIVE}")
-    require_plain("x", x)
+            raise TypeError(
+                f"show() cannot draw {kind_of(x.item())} with lengths: {_ACCEPTED_INPUTS}"
+            )
+    require_plain_values("x", x)
     shape = tuple(x.shape)
     if len(shape) < 2:
-        raise ValueError(f"x must be a padded batch {named}, got shape {shape}")
+        raise ValueError(f"x must be a padded batch {order_words}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)
     caption = reading(shape, batch_first)
     if layout.batch_size == layout.max_len:
         caption += ". B and T are equal, so torch cannot tell which is which;"
         caption += f" check batch_first={bool(batch_first)}"
-    by_sequence = _host(x) if batch_first else _host(x).swapaxes(0, 1)
-    if is_on_side(by_sequence, layout.lengths, "left"):
+    batch_first_x = _to_cpu(x) if batch_first else _to_cpu(x).swapaxes(0, 1)
+    if is_padding_on_side(batch_first_x, layout.lengths, "left"):
         caption += ". The padding seems to be on the left, but it is drawn on the right;"
         caption += " pv.align(x, lengths, padding_side='right', batch_first=…) moves it"
-    return layout, caption, lambda: _single(by_sequence, 2)
+    return layout, caption, lambda: _squeeze(batch_first_x, 2)
 
 
-def _split(data: object, layout: Layout, order: IntArray) -> list[np.ndarray] | None:
+def _split_rows(data: object, layout: Layout, order: IntArray) -> list[np.ndarray] | None:
     """Returns the values of each sequence, given the row of `data` for each flat row."""
-    rows = _single(_host(data), 1)
+    rows = _squeeze(_to_cpu(data), 1)
     if rows is None:
         return None
     return np.split(rows[order], layout.starts[1:-1])
 
 
-def _sequences(sequences: Sequence[object]) -> list[Iterable[object]] | None:
+def _sequence_values(sequences: Sequence[object]) -> list[Iterable[object]] | None:
     """Returns the values of each sequence."""
     rows: list[Iterable[object]] = []
     for sequence in sequences:
         if isinstance(sequence, (str, list, tuple)):
             rows.append(sequence)
             continue
-        values = _single(_host(sequence), 1)
+        values = _squeeze(_to_cpu(sequence), 1)
         if values is None:
             return None
         rows.append(values)
@@ -271,22 +275,22 @@ def _sequences(sequences: Sequence[object]) -> list[Iterable[object]] | None:
 
 
 def _is_sequence(item: object) -> bool:
-    return isinstance(item, (str, list, tuple)) or _dimensions(item) > 0
+    return isinstance(item, (str, list, tuple)) or _n_dimensions(item) > 0
 
 
-def _dimensions(item: object) -> int:
+def _n_dimensions(item: object) -> int:
     return getattr(item, "ndim", 0)
 
 
-def _single(values: np.ndarray, dimensions: int) -> np.ndarray | None:
+def _squeeze(values: np.ndarray, n_dimensions: int) -> np.ndarray | None:
     """Removes all but the first dimensions. Returns `None` unless the others have size 1."""
-    shape = values.shape[:dimensions]
+    shape = values.shape[:n_dimensions]
     if values.size != np.prod(shape):
         return None
     return values.reshape(shape)
 
 
-def _host(values: Any) -> np.ndarray:
+def _to_cpu(values: Any) -> np.ndarray:
     """Copies a tensor's values to the CPU.
 
     A meta tensor has no values, so each entry becomes a vector of size 0.

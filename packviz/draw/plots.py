@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from packviz.core import batches
-from packviz.core.layout import Layout, require_steps
-from packviz.draw.bars import BarChart, steps, totals
-from packviz.draw.text import count, numbers, percent
+from packviz.core.layout import Layout, require_nonempty
+from packviz.draw.bars import BarChart, draw_step_bars, draw_totals
+from packviz.draw.text import numbers, percent, with_noun
 
-_BARS = 20  # the largest number of bars in a histogram
+_MAX_BARS = 20  # the largest number of bars in a histogram
 
 
 def padding_waste(
@@ -38,11 +38,11 @@ def padding_waste(
     """
     if not isinstance(groups, Mapping):
         n = Layout(groups).lengths
-        epochs = {}
+        batches_by_order = {}
         for order in (batches.AS_THEY_COME, batches.SHUFFLED, batches.BUCKETED):
-            epoch = batches.batches(n, batch_size, order, seed=seed)
-            epochs[order] = [Layout(n[batch]) for batch in epoch]
-        return padding_waste(epochs)
+            epoch_batches = batches.batches(n, batch_size, order, seed=seed)
+            batches_by_order[order] = [Layout(n[batch]) for batch in epoch_batches]
+        return padding_waste(batches_by_order)
     if not groups:
         raise ValueError(
             "groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}"
@@ -50,8 +50,8 @@ def padding_waste(
     cells = {}
     shares = []
     lines = []
-    for name, given in groups.items():
-        layouts = list(given)
+    for name, batch_layouts in groups.items():
+        layouts = list(batch_layouts)
         if not all(isinstance(layout, Layout) for layout in layouts):
             raise TypeError(f"the batches of {name!r} must be layouts, as in [Layout([5, 3, 2])]")
         real = sum(layout.n_real for layout in layouts)
@@ -59,17 +59,17 @@ def padding_waste(
         cells[name] = real, padding
         share = padding / max(real + padding, 1)
         shares.append((share, name))
-        size = count(len(layouts), "batch", "batches")
-        filled = count(real, "real cell")
-        wasted = f"{padding:,} padding ({percent(share)} wasted)"
-        lines.append(f"{name}: {size}, {filled}, {wasted}")
-    least, best = min(shares)
-    most, worst = max(shares)
-    title = f"Padding takes {percent(most)} of the cells ({worst})"
-    if least < most:
-        title += f" or {percent(least)} ({best})"
+        size = with_noun(len(layouts), "batch", "batches")
+        filled = with_noun(real, "real cell")
+        waste_text = f"{padding:,} padding ({percent(share)} wasted)"
+        lines.append(f"{name}: {size}, {filled}, {waste_text}")
+    lowest_share, best_name = min(shares)
+    highest_share, worst_name = max(shares)
+    title = f"Padding takes {percent(highest_share)} of the cells ({worst_name})"
+    if lowest_share < highest_share:
+        title += f" or {percent(lowest_share)} ({best_name})"
     parts = ("real cells", "padding", "wasted")
-    return BarChart("\n".join(lines), lambda theme: totals(title, cells, theme, parts))
+    return BarChart("\n".join(lines), lambda theme: draw_totals(title, cells, theme, parts))
 
 
 def length_histogram(lengths: object) -> BarChart:
@@ -80,9 +80,9 @@ def length_histogram(lengths: object) -> BarChart:
     Raises:
         ValueError: the lengths are not valid, or a sequence is empty.
     """
-    layout = require_steps(Layout(lengths))
+    layout = require_nonempty(Layout(lengths))
     lengths = layout.lengths
-    width = -(-layout.max_len // _BARS)
+    width = -(-layout.max_len // _MAX_BARS)
     starts = range(1, layout.max_len + 1, width)
     counts = np.bincount((lengths - 1) // width, minlength=len(starts))
     names = [f"{start}" for start in starts]
@@ -96,5 +96,5 @@ def length_histogram(lengths: object) -> BarChart:
     title = f"Half of the sequences have up to {median} steps, and the longest has {longest}"
     parts = ("number of sequences", "", "")
     return BarChart(
-        words, lambda theme: steps(title, counts, counts, theme, parts, "length", names)
+        words, lambda theme: draw_step_bars(title, counts, counts, theme, parts, "length", names)
     )

@@ -13,10 +13,10 @@ def whole_percent(share: float) -> str:
 
 def milliseconds(seconds: float) -> str:
     """Converts seconds to milliseconds, and returns the number as text without the unit."""
-    return plain(1e3 * seconds)
+    return plain_number(1e3 * seconds)
 
 
-def plain(value: float) -> str:
+def plain_number(value: float) -> str:
     """Returns a number with at most three significant digits, or whole from 1,000 upwards.
 
     For example, the text is `0.0123`, `12.3` or `12,345`.
@@ -31,17 +31,17 @@ def known(value: float, interval: tuple[float, float]) -> str:
 
     The number has one to three significant digits. With fewer than three, one unit of the last
     digit is at most the width of the interval. If the width is 0, the number is written as in
-    `plain`.
+    `plain_number`.
     """
     low, high = interval
     if low == high:
-        return plain(value)
+        return plain_number(value)
     width = high - low if math.isfinite(high - low) else value
-    last = max(_digit(width), _digit(value) - 2)
-    return _rounded(value, last, ROUND_HALF_UP)
+    exponent = max(_exponent(width), _exponent(value) - 2)
+    return _rounded_text(value, exponent, ROUND_HALF_UP)
 
 
-def between(interval: tuple[float, float]) -> str:
+def format_interval(interval: tuple[float, float]) -> str:
     """Returns an interval as text, such as `1.87 to 2.13`, or `–` if an end is not finite.
 
     The ends are rounded outwards, in steps of at most a tenth of the interval's width or to three
@@ -51,20 +51,23 @@ def between(interval: tuple[float, float]) -> str:
     if not math.isfinite(high - low):
         return "–"
     if low == high:
-        return f"{plain(low)} to {plain(high)}"
+        return f"{plain_number(low)} to {plain_number(high)}"
     largest = max(abs(low), abs(high))
-    last = max(_digit(high - low) - 1, _digit(largest) - 2)
-    return f"{_rounded(low, last, ROUND_FLOOR)} to {_rounded(high, last, ROUND_CEILING)}"
+    exponent = max(_exponent(high - low) - 1, _exponent(largest) - 2)
+    return (
+        f"{_rounded_text(low, exponent, ROUND_FLOOR)}"
+        f" to {_rounded_text(high, exponent, ROUND_CEILING)}"
+    )
 
 
-def _digit(value: float) -> int:
+def _exponent(value: float) -> int:
     """Returns the exponent of ten of a number's first digit, such as 3 for 1,234."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
-def _rounded(value: float, last: int, rounding: str) -> str:
-    """Returns a number as text, rounded to a multiple of `10**last`, with at least one digit."""
+def _rounded_text(value: float, exponent: int, rounding: str) -> str:
+    """Returns a number with at least one digit, rounded to a multiple of `10**exponent`."""
     if value:
-        last = min(last, _digit(value))
-    unit = Decimal(1).scaleb(last)
+        exponent = min(exponent, _exponent(value))
+    unit = Decimal(1).scaleb(exponent)
     return f"{Decimal(f'{value:.12g}').quantize(unit, rounding):,f}"

@@ -10,11 +10,11 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import WIDTH, Sheet, row
 
-_WIDTH = 44.0  # px: a state
-_TALL = 24.0  # px: a state
-_GAP = 14.0  # px: between two rows
-_SPAN = 120.0  # px: the length of a ribbon
-_TOP = 34.0  # px: the space for a method's name
+_STATE_WIDTH = 44.0  # px: a state
+_STATE_HEIGHT = 24.0  # px: a state
+_ROW_GAP = 14.0  # px: between two rows
+_RIBBON_LENGTH = 120.0  # px: the length of a ribbon
+_TOP_MARGIN = 34.0  # px: the space for a method's name
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,34 +67,34 @@ class Ribbons(Drawing):
         """Draws the states on the left of each method, and its rows on the right."""
         sheet = Sheet(theme, self.to_text())
         y = sheet.title(self.title)
-        methods = [self._method(theme, name) for name in self.methods]
+        methods = [self._draw_method(theme, name) for name in self.methods]
         sheet.place(row(methods, theme, 40, WIDTH), 0, y)
         return sheet
 
-    def _method(self, theme: str, method: str) -> Sheet:
+    def _draw_method(self, theme: str, method: str) -> Sheet:
         sheet = Sheet(theme)
         sheet.text(0, 16, method, bold=True)
         rows = self.methods[method]
-        shift = _GAP * (len(rows) - 1) / 2  # so that both sides have the same middle
-        right = _WIDTH + _SPAN
-        framed = []
-        y = _TOP
+        y_shift = _ROW_GAP * (len(rows) - 1) / 2  # so that both sides have the same middle
+        right = _STATE_WIDTH + _RIBBON_LENGTH
+        framed_ys = []
+        y = _TOP_MARGIN
         for r, places in enumerate(rows):
             name = sequence_name(self.rows[r])
-            sheet.text(right + _WIDTH + 8, y + _TALL * len(places) / 2 + 4, name)
+            sheet.text(right + _STATE_WIDTH + 8, y + _STATE_HEIGHT * len(places) / 2 + 4, name)
             for i in map(int, places):
                 name, owner = self.states[i]
                 colour = sequence_colour(owner)
-                start = _TOP + shift + i * _TALL
-                left = (_WIDTH, start + _TALL / 2)
-                sheet.curve(left, (right, y + _TALL / 2), colour, width=5)
-                sheet.cell(0, start, _WIDTH, _TALL, colour, name)
-                sheet.cell(right, y, _WIDTH, _TALL, colour, name)
+                start = _TOP_MARGIN + y_shift + i * _STATE_HEIGHT
+                left = (_STATE_WIDTH, start + _STATE_HEIGHT / 2)
+                sheet.curve(left, (right, y + _STATE_HEIGHT / 2), colour, width=5)
+                sheet.cell(0, start, _STATE_WIDTH, _STATE_HEIGHT, colour, name)
+                sheet.cell(right, y, _STATE_WIDTH, _STATE_HEIGHT, colour, name)
                 if owner != self.rows[r]:
-                    framed.append(y)
-                y += _TALL
-            y += _GAP
-        sheet.layer()
-        for y in framed:
-            sheet.frame(right, y, _WIDTH, _TALL)
+                    framed_ys.append(y)
+                y += _STATE_HEIGHT
+            y += _ROW_GAP
+        sheet.start_layer()
+        for y in framed_ys:
+            sheet.frame(right, y, _STATE_WIDTH, _STATE_HEIGHT)
         return sheet

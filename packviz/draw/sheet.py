@@ -18,36 +18,38 @@ from textwrap import wrap
 from packviz.core.validation import one_of
 from packviz.draw import palette
 
-CHAR = 7.3
+CHAR_WIDTH = 7.3
 """An upper bound, in px, for the width of a character in the 12 px monospace typeface."""
 
 WIDTH = 700.0
 """The width, in px, that pictures fit in. A wider one would be shown with smaller letters."""
 
-_LETTER = 6.7  # px: an upper bound for the mean width of a character of words at 12 px
-_BOLD = 8.2  # px: the same for bold words, even if the machine has neither Helvetica nor Arial
+_LETTER_WIDTH = 6.7  # px: an upper bound for the mean width of a character of words at 12 px
+_BOLD_WIDTH = (
+    8.2  # px: the same for bold words, even if the machine has neither Helvetica nor Arial
+)
 
 HATCHED = "hatched"
 """The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
-Parts = dict[str, list[str]]
+StyledParts = dict[str, list[str]]
 
-_COLUMNS = 98  # the characters of a bold line that fit in `WIDTH`
-_THIN = 4.0  # px
-_APART = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
+_TITLE_CHARS = 98  # the characters of a bold line that fit in `WIDTH`
+_MIN_OUTLINED_SIZE = 4.0  # px
+_HATCH_SPACING = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NUMBER = re.compile(r"-?(?<![.\d])\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_RIGHT_OF_ANCHOR = {"": 1.0, "middle": 0.5, "end": 0.0}  # the share of a line's width
+_SHARE_RIGHT_OF_ANCHOR = {"": 1.0, "middle": 0.5, "end": 0.0}  # the share of a line's width
 
 
 class Sheet:
     """A drawing in progress.
 
     Shapes and words are painted in layers. In each layer, words are painted over shapes. Shapes of
-    the same style are painted together, in the order in which their styles were first used. `layer`
-    starts the next layer, which is painted over the earlier ones.
+    the same style are painted together, in the order in which their styles were first used.
+    `start_layer` starts the next layer, which is painted over the earlier ones.
 
     Attributes:
         theme: the name of the theme, one of the keys in `palette.THEMES`.
@@ -70,11 +72,11 @@ class Sheet:
         self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
         # The shapes, words and hatched boxes of the current layer, by their SVG attributes.
-        self._paths: Parts = defaultdict(list)
-        self._words: Parts = defaultdict(list)
+        self._paths: StyledParts = defaultdict(list)
+        self._words: StyledParts = defaultdict(list)
         self._hatched: dict[str, list[Box]] = defaultdict(list)
         self._right = 0.0
-        self._foot = 0.0
+        self._bottom = 0.0
         self._size: tuple[float, float] | None = None
 
     # Shapes.
@@ -87,19 +89,21 @@ class Sheet:
         stroke: str = "",
         width: float = 1,
         dash: str = "",
-        rounded: bool = False,
+        round_joins: bool = False,
     ) -> str:
-        """Draws an SVG path without enlarging the sheet (see `reach`).
+        """Draws an SVG path without enlarging the sheet (see `extend_to`).
 
         The numbers of the path `d` may have any number of digits. Returns the path's SVG
         attributes.
         """
-        look = _attributes(fill=fill, stroke=stroke)
+        attributes = _attributes(fill=fill, stroke=stroke)
         if stroke:
-            join = "round" if rounded else ""
-            look += _attributes(stroke_width=n(width), stroke_dasharray=dash, stroke_linejoin=join)
-        self._paths[look].append(d)
-        return look
+            join = "round" if round_joins else ""
+            attributes += _attributes(
+                stroke_width=n(width), stroke_dasharray=dash, stroke_linejoin=join
+            )
+        self._paths[attributes].append(d)
+        return attributes
 
     def box(
         self,
@@ -110,7 +114,7 @@ class Sheet:
         fill: str = "none",
         *,
         stroke: str | None = None,
-        thick: float = 0.5,
+        outline_width: float = 0.5,
         dash: str = "",
     ) -> None:
         """Draws a rectangle.
@@ -123,22 +127,22 @@ class Sheet:
             fill: a colour, `"none"`, or `HATCHED`.
             stroke: the colour of the outline. Defaults to the theme's colour for lines. An empty
                 string means no outline.
-            thick: the width of the outline in px.
+            outline_width: the width of the outline in px.
             dash: the dashes of the outline as in SVG; may be empty.
         """
         if stroke is None:
             stroke = self.colours.line
-        ground = self.colours.padding if fill == HATCHED else fill
+        background = self.colours.padding if fill == HATCHED else fill
         d = f"M{x} {y}h{width}v{height}h-{width}z"
-        look = self.path(d, fill=ground, stroke=stroke, width=thick, dash=dash)
+        attributes = self.path(d, fill=background, stroke=stroke, width=outline_width, dash=dash)
         if fill == HATCHED:
-            self._hatched[look].append((x, y, width, height))
-        self.reach(x + width, y + height)
+            self._hatched[attributes].append((x, y, width, height))
+        self.extend_to(x + width, y + height)
 
     def frame(self, x: float, y: float, width: float, height: float) -> None:
         """Draws a frame around a wrong cell, visible on any fill, with space around the frame."""
-        self.box(x, y, width, height, stroke=self.colours.ground, thick=6)
-        self.box(x, y, width, height, stroke=self.colours.wrong, thick=3)
+        self.box(x, y, width, height, stroke=self.colours.ground, outline_width=6)
+        self.box(x, y, width, height, stroke=self.colours.wrong, outline_width=3)
 
     def cell(
         self,
@@ -156,17 +160,27 @@ class Sheet:
 
         A thin box has no outline, because the outline would hide its colour.
         """
-        is_thin = min(width, height) < _THIN
+        is_thin = min(width, height) < _MIN_OUTLINED_SIZE
         self.box(x, y, width, height, fill, stroke="" if is_thin else None)
-        ink = halo = ""
+        text_colour = halo = ""
         if fill == HATCHED:
-            ink = self.colours.muted
+            text_colour = self.colours.muted
             halo = self.colours.padding
-        elif label and fill in palette.FILLS:
-            ink = palette.ink_on(fill)
+        elif label and fill in palette.FILL_COLOURS:
+            text_colour = palette.ink_on(fill)
         x += width / 2
         y += height / 2 + 4
-        self.text(x, y, label, anchor="middle", mono=True, size=size, bold=bold, ink=ink, halo=halo)
+        self.text(
+            x,
+            y,
+            label,
+            anchor="middle",
+            mono=True,
+            size=size,
+            bold=bold,
+            text_colour=text_colour,
+            halo=halo,
+        )
 
     def line(
         self,
@@ -189,20 +203,26 @@ class Sheet:
         d = "M" + "L".join(f"{x} {y}" for x, y in points)
         line = self.colours.line
         if outlined:
-            self.path(d, stroke=line, width=width + 1.6, dash=dash, rounded=True)
-        self.path(d, stroke=stroke or line, width=width, dash=dash, rounded=outlined)
+            self.path(d, stroke=line, width=width + 1.6, dash=dash, round_joins=True)
+        self.path(d, stroke=stroke or line, width=width, dash=dash, round_joins=outlined)
 
     def curve(
-        self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False
+        self,
+        start: Point,
+        end: Point,
+        stroke: str,
+        *,
+        width: float = 2.5,
+        is_vertical: bool = False,
     ) -> None:
-        """Draws an outlined curve that is horizontal at its ends, or vertical if `down` is true."""
+        """Draws an outlined curve that is horizontal at its ends, or vertical if `is_vertical`."""
         x0, y0 = start
         x1, y1 = end
-        middle = (y0 + y1) / 2 if down else (x0 + x1) / 2
-        bends = f"{middle} {y0} {middle} {y1}"
-        if down:
-            bends = f"{x0} {middle} {x1} {middle}"
-        d = f"M{x0} {y0}C{bends} {x1} {y1}"
+        middle = (y0 + y1) / 2 if is_vertical else (x0 + x1) / 2
+        control_points = f"{middle} {y0} {middle} {y1}"
+        if is_vertical:
+            control_points = f"{x0} {middle} {x1} {middle}"
+        d = f"M{x0} {y0}C{control_points} {x1} {y1}"
         self.path(d, stroke=self.colours.line, width=width + 1)
         self.path(d, stroke=stroke, width=width)
 
@@ -217,7 +237,7 @@ class Sheet:
         anchor: str = "",
         size: int = 12,
         bold: bool = False,
-        ink: str = "",
+        text_colour: str = "",
         halo: str = "",
         mono: bool = False,
         kind: str = "",
@@ -232,7 +252,7 @@ class Sheet:
                 start.
             size: the font size in px.
             bold: whether the letters are bold, as in titles and names.
-            ink: the colour of the letters. Defaults to the theme's colour for text.
+            text_colour: the colour of the letters. Defaults to the theme's colour for text.
             halo: the colour of a box behind letters that are written over something else; may be
                 empty. An outline of the letters would look better, but some converters paint it
                 over the letters.
@@ -242,29 +262,29 @@ class Sheet:
         """
         if not text:
             return
-        mono = mono or is_code(text)
-        look = _attributes(
+        mono = mono or is_identifier(text)
+        attributes = _attributes(
             **{"class": kind},
             text_anchor=anchor,
             font_size=size,
             font_weight="bold" if bold else "",
             font_family=palette.MONO if mono else "",
-            fill=ink,
+            fill=text_colour,
         )
-        self._words[look].append(f'x="{n(x)}" y="{n(y)}">{_escaped(text)}</text>')
+        self._words[attributes].append(f'x="{n(x)}" y="{n(y)}">{_escaped(text)}</text>')
         # Bold letters are wider, above all if the machine has neither Helvetica nor Arial.
-        width = width_of(text, size + bold / 2, mono)
-        right = x + _RIGHT_OF_ANCHOR[anchor] * width
+        width = text_width(text, size + bold / 2, mono)
+        right = x + _SHARE_RIGHT_OF_ANCHOR[anchor] * width
         if halo:
             self.path(
                 f"M{right - width - 1} {y - size + 1}h{width + 2}v{size + 2}h-{width + 2}z",
                 fill=halo,
             )
-        self.reach(right, y + 4)
+        self.extend_to(right, y + 4)
 
     def note(self, x: float, y: float, text: str, anchor: str = "") -> None:
         """Writes a line of small, muted text, such as a number at an axis."""
-        self.text(x, y, text, anchor=anchor, size=11, ink=self.colours.muted)
+        self.text(x, y, text, anchor=anchor, size=11, text_colour=self.colours.muted)
 
     def title(self, text: str, size: int = 12) -> float:
         """Writes the title at the top left, and returns the y-coordinate below it.
@@ -273,33 +293,35 @@ class Sheet:
         class `title` into a caption.
         """
         y = 16.0
-        for line in wrap(text, _COLUMNS):
+        for line in wrap(text, _TITLE_CHARS):
             self.text(4, y, line, size=size, bold=size == 12, kind="title")
             y += 18
         return y - 10
 
     def paragraph(
-        self, y: float, lines: Iterable[str], x: float = 4, ink: str | None = None
+        self, y: float, lines: Iterable[str], x: float = 4, text_colour: str | None = None
     ) -> float:
         """Writes indented lines of small, muted text, and returns the y-coordinate below them.
 
-        The lines begin at `y`. Another `ink` is possible; `""` is that of other text.
+        The lines begin at `y`. Another `text_colour` is possible; `""` is that of other text.
         """
         size = 11
-        ink = self.colours.muted if ink is None else ink
+        text_colour = self.colours.muted if text_colour is None else text_colour
         for line in lines:
             words = line.lstrip(" ")
-            indent = width_of(" ", size) * (len(line) - len(words))
-            columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
-            mono = columns != words
+            indent = text_width(" ", size) * (len(line) - len(words))
+            spaced_words = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
+            mono = spaced_words != words
             left = x + indent
-            letters = int((WIDTH - left) / width_of("x", size, mono))
-            for part in wrap(columns, letters) or [""]:
-                self.text(left, y + size, part, size=size, ink=ink, mono=mono)
+            max_chars = int((WIDTH - left) / text_width("x", size, mono))
+            for wrapped_line in wrap(spaced_words, max_chars) or [""]:
+                self.text(
+                    left, y + size, wrapped_line, size=size, text_colour=text_colour, mono=mono
+                )
                 y += size + 5
         return y
 
-    def key(self, y: float, parts: Iterable[tuple[str, str]]) -> float:
+    def legend(self, y: float, parts: Iterable[tuple[str, str]]) -> float:
         """Draws a key that explains fills, and returns the x-coordinate after the key.
 
         Args:
@@ -310,41 +332,41 @@ class Sheet:
         for fill, label in parts:
             self.box(x, y, 14, 12, fill)
             self.text(x + 20, y + 10, label)
-            x += 36 + width_of(label)
+            x += 36 + text_width(label)
         return x
 
     # The sheet.
 
-    def layer(self) -> None:
+    def start_layer(self) -> None:
         """Starts a new layer, which is painted over the earlier ones."""
-        for look, shapes in self._paths.items():
+        for attributes, shapes in self._paths.items():
             d = _NUMBER.sub(lambda number: n(float(number[0])), "".join(shapes))
-            self._layers.append(f'<path d="{d}"{look}/>')
-            if look in self._hatched:
-                hatch = _diagonals(self._hatched[look])
-                self._layers.append(f'<path d="{hatch}" stroke="{self.colours.hatch}"/>')
-        for look, words in self._words.items():
+            self._layers.append(f'<path d="{d}"{attributes}/>')
+            if attributes in self._hatched:
+                hatch_path = _diagonals(self._hatched[attributes])
+                self._layers.append(f'<path d="{hatch_path}" stroke="{self.colours.hatch}"/>')
+        for attributes, words in self._words.items():
             if len(words) == 1:
-                self._layers.append(f"<text{look} {words[0]}")
+                self._layers.append(f"<text{attributes} {words[0]}")
             else:
-                self._layers.append(f"<g{look}><text {'<text '.join(words)}</g>")
+                self._layers.append(f"<g{attributes}><text {'<text '.join(words)}</g>")
         for parts in (self._paths, self._words, self._hatched):
             parts.clear()
 
     def place(self, other: Sheet, x: float, y: float) -> None:
         """Paints another sheet over this one, with its top left corner at `(x, y)`."""
-        self.layer()
-        other.layer()
+        self.start_layer()
+        other.start_layer()
         layers = "".join(other._layers)
-        place = f"translate({n(x)} {n(y)})"
-        self._layers.append(f'<g transform="{place}">{layers}</g>')
-        self.reach(x + other.width, y + other.height)
+        transform = f"translate({n(x)} {n(y)})"
+        self._layers.append(f'<g transform="{transform}">{layers}</g>')
+        self.extend_to(x + other.width, y + other.height)
         self.description = f"{self.description}\n{other.description}".strip("\n")
 
-    def reach(self, x: float, y: float) -> None:
+    def extend_to(self, x: float, y: float) -> None:
         """Enlarges the sheet to include the point `(x, y)`."""
         self._right = max(self._right, x)
-        self._foot = max(self._foot, y)
+        self._bottom = max(self._bottom, y)
 
     def size(self, width: float, height: float) -> None:
         """Sets the size of the sheet in px. By default, the sheet is as large as its contents."""
@@ -358,11 +380,11 @@ class Sheet:
     @property
     def height(self) -> float:
         """The height of the sheet in px."""
-        return self._size[1] if self._size else self._foot + 6
+        return self._size[1] if self._size else self._bottom + 6
 
     def svg(self) -> str:
         """Returns the drawing as a complete `<svg>` element with the theme's background."""
-        self.layer()
+        self.start_layer()
         width = n(self.width)
         height = n(self.height)
         label = _escaped(self.description)
@@ -382,53 +404,53 @@ class Sheet:
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     """Places sheets one below the other, under a title."""
-    whole = Sheet(theme, title)
-    y = whole.title(title, 13) + 4
+    stacked = Sheet(theme, title)
+    y = stacked.title(title, 13) + 4
     for sheet in sheets:
-        whole.place(sheet, 0, y)
+        stacked.place(sheet, 0, y)
         y += sheet.height + 8
-    whole.size(whole.width - 8, y)
-    return whole
+    stacked.size(stacked.width - 8, y)
+    return stacked
 
 
-def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math.inf) -> Sheet:
-    """Places sheets side by side, `gap` px apart, in rows of at most `space` px."""
-    whole = Sheet(theme)
+def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, max_width: float = math.inf) -> Sheet:
+    """Places sheets side by side, `gap` px apart, in rows of at most `max_width` px."""
+    combined = Sheet(theme)
     x = y = width = height = 0.0
     for sheet in sheets:
-        if x and x + sheet.width > space:
+        if x and x + sheet.width > max_width:
             x = 0.0
             y = height
-        whole.place(sheet, x, y)
+        combined.place(sheet, x, y)
         x += sheet.width + gap
         width = max(width, x - gap)
         height = max(height, y + sheet.height)
-    whole.size(width, height)
-    return whole
+    combined.size(width, height)
+    return combined
 
 
-def is_code(text: str) -> bool:
+def is_identifier(text: str) -> bool:
     """Returns whether text is an identifier with an underscore, even if cut, as in `batch_s…`."""
     return "_" in text and text.removesuffix("…").isidentifier()
 
 
-def width_of(text: str, size: float = 12, mono: bool = False, bold: bool = False) -> float:
+def text_width(text: str, size: float = 12, mono: bool = False, bold: bool = False) -> float:
     """Returns an upper bound, in px, for the width of text in words, or in letters of one width.
 
     A wide character, such as a Chinese one, counts as two.
     """
-    letter = _BOLD if bold else _LETTER
-    if mono or is_code(text):
-        letter = CHAR
-    columns = len(text)
+    char_width = _BOLD_WIDTH if bold else _LETTER_WIDTH
+    if mono or is_identifier(text):
+        char_width = CHAR_WIDTH
+    n_columns = len(text)
     if not text.isascii():
-        columns += sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return letter * size / 12 * columns
+        n_columns += sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return char_width * size / 12 * n_columns
 
 
-def widest(texts: Iterable[str], size: float = 12, mono: bool = False) -> float:
-    """Returns the greatest `width_of` some texts; 0 if there are none."""
-    return max((width_of(text, size, mono) for text in texts), default=0.0)
+def max_text_width(texts: Iterable[str], size: float = 12, mono: bool = False) -> float:
+    """Returns the greatest `text_width` of some texts; 0 if there are none."""
+    return max((text_width(text, size, mono) for text in texts), default=0.0)
 
 
 def n(value: float) -> str:
@@ -443,11 +465,11 @@ def _escaped(text: str) -> str:
 
 def _attributes(**values: object) -> str:
     """Returns SVG attributes, without those whose values are empty."""
-    look = ""
+    attributes = ""
     for name, value in values.items():
         if value:
-            look += f' {name.replace("_", "-")}="{value}"'
-    return look
+            attributes += f' {name.replace("_", "-")}="{value}"'
+    return attributes
 
 
 def _diagonals(boxes: Iterable[Box]) -> str:
@@ -462,30 +484,30 @@ def _diagonals(boxes: Iterable[Box]) -> str:
     lines: dict[int, list[Point]] = defaultdict(list)
     for x, y, width, height in boxes:
         right = x + width
-        foot = y + height
-        i = math.ceil((x + y) / _APART)
-        while i * _APART < right + foot:
-            start = max(x, i * _APART - foot)
-            end = min(right, i * _APART - y)
+        bottom = y + height
+        i = math.ceil((x + y) / _HATCH_SPACING)
+        while i * _HATCH_SPACING < right + bottom:
+            start = max(x, i * _HATCH_SPACING - bottom)
+            end = min(right, i * _HATCH_SPACING - y)
             if end > start:
                 lines[i].append((start, end))
             i += 1
     d = ""
-    for i, stretches in sorted(lines.items()):
-        for start, end in _joined(stretches):
-            low = i * _APART - start
+    for i, intervals in sorted(lines.items()):
+        for start, end in _join_intervals(intervals):
+            lower_y = i * _HATCH_SPACING - start
             length = round(end - start, 1)
             if length:
-                d += f"M{start:.1f} {low:.1f}l{length}-{length}"
+                d += f"M{start:.1f} {lower_y:.1f}l{length}-{length}"
     return d.replace(".0", "")
 
 
-def _joined(stretches: Iterable[Point]) -> list[Point]:
+def _join_intervals(intervals: Iterable[Point]) -> list[Point]:
     """Joins stretches `(start, end)` that overlap or touch."""
-    joined: list[Point] = []
-    for start, end in sorted(stretches):
-        if joined and start <= joined[-1][1] + 0.05:
-            start, last = joined.pop()
-            end = max(end, last)
-        joined.append((start, end))
-    return joined
+    joined_intervals: list[Point] = []
+    for start, end in sorted(intervals):
+        if joined_intervals and start <= joined_intervals[-1][1] + 0.05:
+            start, previous_end = joined_intervals.pop()
+            end = max(end, previous_end)
+        joined_intervals.append((start, end))
+    return joined_intervals

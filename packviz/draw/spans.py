@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from packviz.draw.curves import MARKERS, Scale, log_ticks, mark
+from packviz.draw.curves import MARKER_PATHS, AxisScale, draw_marker, log_ticks
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import LIGHT, METHODS
-from packviz.draw.sheet import WIDTH, Sheet, widest, width_of
+from packviz.draw.sheet import WIDTH, Sheet, max_text_width, text_width
 from packviz.draw.text import table
 
-_ROW = 26.0  # px: from one row to the next
+_ROW_HEIGHT = 26.0  # px: from one row to the next
 
 
 @dataclass(frozen=True)
@@ -57,59 +57,59 @@ class Spans(Drawing):
             values += [first, last.value, last.low, last.high]
             doubt = "" if last.is_clear else ", not clear"
             labels.append(f"{first:.2f} × the FLOPs, {last.value:.2f} × the time{doubt}")
-        marks = log_ticks(min(values), max(values))
-        scale = Scale(marks, marks[0], marks[-1], log=True)
-        left = 24 + widest(chain(*self.groups.values()))
-        wide = WIDTH - left - 20 - widest(labels)
+        ticks = log_ticks(min(values), max(values))
+        scale = AxisScale(ticks, ticks[0], ticks[-1], is_log=True)
+        left = 24 + max_text_width(chain(*self.groups.values()))
+        plot_width = WIDTH - left - 20 - max_text_width(labels)
 
-        def across(value: float) -> float:
-            return left + wide * scale.share(value)
+        def x_of(value: float) -> float:
+            return left + plot_width * scale.fraction(value)
 
         y = sheet.title(self.title)
         x = 10.0
-        for is_time, meaning in enumerate(("FLOPs", "time, with quartiles")):
-            _mark(sheet, x, y + 12, is_time=bool(is_time))
-            sheet.text(x + 12, y + 16, meaning)
-            x += 40 + width_of(meaning)
+        for is_time, legend_label in enumerate(("FLOPs", "time, with quartiles")):
+            _draw_marker(sheet, x, y + 12, is_time=bool(is_time))
+            sheet.text(x + 12, y + 16, legend_label)
+            x += 40 + text_width(legend_label)
         y += 28
         top = y
-        above = Sheet(theme)
-        unused = iter(labels)
+        overlay = Sheet(theme)
+        remaining_labels = iter(labels)
         for name, group in self.groups.items():
-            above.text(4, y + 17, name, bold=True, halo=colours.ground)
-            y += _ROW if name else 0
+            overlay.text(4, y + 17, name, bold=True, halo=colours.ground)
+            y += _ROW_HEIGHT if name else 0
             for row, (first, last) in group.items():
                 middle = y + 12
                 sheet.text(left - 12, middle + 4, row, anchor="end")
-                start = across(first)
-                end = across(last.value)
-                high = across(last.high)
-                above.line([(start, middle), (end, middle)], METHODS["packed"], width=3)
-                above.line([(across(last.low), middle), (high, middle)], width=1.5)
-                _mark(above, start, middle, is_time=False)
-                _mark(above, end, middle, is_time=True)
-                right = max(start, end, high) + 12
-                above.text(right, middle + 4, next(unused), halo=colours.ground)
-                y += _ROW
-        for value in marks:
-            x = across(value)
-            stroke = colours.hatch
+                start = x_of(first)
+                end = x_of(last.value)
+                high_x = x_of(last.high)
+                overlay.line([(start, middle), (end, middle)], METHODS["packed"], width=3)
+                overlay.line([(x_of(last.low), middle), (high_x, middle)], width=1.5)
+                _draw_marker(overlay, start, middle, is_time=False)
+                _draw_marker(overlay, end, middle, is_time=True)
+                right = max(start, end, high_x) + 12
+                overlay.text(right, middle + 4, next(remaining_labels), halo=colours.ground)
+                y += _ROW_HEIGHT
+        for value in ticks:
+            x = x_of(value)
+            line_colour = colours.hatch
             width = 0.5
             if value == 1:
-                stroke = colours.accent
+                line_colour = colours.accent
                 width = 1.5
-            sheet.line([(x, top - 2), (x, y)], stroke, width=width, dash="4 3")
+            sheet.line([(x, top - 2), (x, y)], line_colour, width=width, dash="4 3")
             sheet.note(x, y + 14, f"{value:g}", "middle")
         sheet.note(WIDTH - 8, y + 30, "times the padded batch (logarithmic)", "end")
-        sheet.place(above, 0, 0)
-        foot = sheet.paragraph(y + 38, self.notes)
-        sheet.size(max(WIDTH, sheet.width), foot)
+        sheet.place(overlay, 0, 0)
+        bottom = sheet.paragraph(y + 38, self.notes)
+        sheet.size(max(WIDTH, sheet.width), bottom)
         return sheet
 
 
-def _mark(sheet: Sheet, x: float, y: float, *, is_time: bool) -> None:
+def _draw_marker(sheet: Sheet, x: float, y: float, *, is_time: bool) -> None:
     """Draws the marker of FLOPs, which is hollow, or of a time."""
     if is_time:
-        mark(sheet, (x, y), MARKERS["circle"], METHODS["packed"], sheet.colours.line)
+        draw_marker(sheet, (x, y), MARKER_PATHS["circle"], METHODS["packed"], sheet.colours.line)
     else:
-        mark(sheet, (x, y), MARKERS["diamond"], sheet.colours.ground, LIGHT.muted)
+        draw_marker(sheet, (x, y), MARKER_PATHS["diamond"], sheet.colours.ground, LIGHT.muted)

@@ -7,22 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from packviz.core.cuts import predict, rectangles
+from packviz.core.cuts import count_work, rectangles
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
+from packviz.draw.grid import Grid, describe_stride, drop_overlapping, real_cells, row_stride
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import FEW, Labelled, count, is_few, percent, short, table
+from packviz.draw.text import (
+    MAX_LISTED,
+    LabelledBatch,
+    is_small,
+    percent,
+    short_count,
+    table,
+    with_noun,
+)
 
 # All in px.
-_LEFT = 70.0  # the space to the left of the grid
-_TOP = 46.0  # the space above the grid
-_WIDTH = 460.0  # the largest width of the grid
-_TALL = 330  # the largest height of the grid
+_LEFT_MARGIN = 70.0  # the space to the left of the grid
+_TOP_MARGIN = 46.0  # the space above the grid
+_MAX_GRID_WIDTH = 460.0  # the largest width of the grid
+_MAX_GRID_HEIGHT = 330  # the largest height of the grid
 
-_COLOUR = len(COLOURS) - 1  # of the curves: a colour that no method has
+_CURVE_COLOUR = len(COLOURS) - 1  # of the curves: a colour that no method has
 
 
 class Stairs(Drawing):
@@ -52,15 +60,15 @@ class Stairs(Drawing):
         self.cuts = tuple(map(int, cuts))
         n = self.layout.lengths.tolist()
         self.rectangles = tuple(rectangles(n, self.cuts))
-        work = predict(n, self.cuts)
+        work = count_work(n, self.cuts)
         self.calls = work.calls
         self.cells = work.cells
         self.wasted = work.wasted
 
     def summary(self) -> str:
         """Returns a sentence with the numbers of rectangles and of cells of each kind."""
-        calls = count(self.calls, "rectangle")
-        cells = count(self.cells, "cell")
+        calls = with_noun(self.calls, "rectangle")
+        cells = with_noun(self.cells, "cell")
         share = percent(self.wasted, self.cells)
         padding = f"{self.wasted:,} padding ({share} wasted)"
         return f"{calls}: {cells} computed, {self.layout.n_real:,} real, {padding}."
@@ -73,12 +81,12 @@ class Stairs(Drawing):
             steps = f"step {start}"
             if length > 1:
                 steps = f"steps {start}–{end - 1}"
-            high = count(size, "sequence")
-            wide = count(length, "step")
+            height = with_noun(size, "sequence")
+            width = with_noun(length, "step")
             real = self.layout.batch_sizes[start:end].sum()
             padding = size * length - real
-            rows.append([steps, f"{high} × {wide}, {padding:,} padding"])
-        if len(rows) > FEW:
+            rows.append([steps, f"{height} × {width}, {padding:,} padding"])
+        if len(rows) > MAX_LISTED:
             rows[8:-3] = [["…"]]
         return "\n".join([self.summary(), *table(rows, "  <14 <")])
 
@@ -89,70 +97,81 @@ class Stairs(Drawing):
         """
         sheet = Sheet(theme, self.to_text())
         layout = self.layout
-        step = stride(layout.batch_size, _TALL)
-        order = layout.sorted_indices[::step].tolist()
+        row_step = row_stride(layout.batch_size, _MAX_GRID_HEIGHT)
+        order = layout.sorted_indices[::row_step].tolist()
         muted = sheet.colours.muted
-        wide = min(30.0, _WIDTH / layout.max_len)
-        tall = min(22.0, _TALL / len(order))
-        grid = Grid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, size=11)
-        what = f"{self.calls:,} rectangles"
+        cell_width = min(30.0, _MAX_GRID_WIDTH / layout.max_len)
+        row_height = min(22.0, _MAX_GRID_HEIGHT / len(order))
+        grid = Grid(
+            sheet,
+            len(order),
+            layout.max_len,
+            cell_width,
+            row_height,
+            _LEFT_MARGIN,
+            _TOP_MARGIN,
+            size=11,
+        )
+        rectangle_words = f"{self.calls:,} rectangles"
         if self.calls == 1:
-            what = "one rectangle, the padded batch,"
+            rectangle_words = "one rectangle, the padded batch,"
         share = percent(self.wasted, self.cells)
-        sheet.title(f"{share} of the cells in {what} are padding")
-        width = grid.right - _LEFT
-        height = grid.foot - _TOP
-        sheet.box(_LEFT, _TOP, width, height, stroke=muted, thick=1, dash="2 3")
+        sheet.title(f"{share} of the cells in {rectangle_words} are padding")
+        width = grid.right - _LEFT_MARGIN
+        height = grid.bottom - _TOP_MARGIN
+        sheet.box(
+            _LEFT_MARGIN, _TOP_MARGIN, width, height, stroke=muted, outline_width=1, dash="2 3"
+        )
         boxes = []
         for start, end, size in self.rectangles:
             left = grid.x(start)
             right = grid.x(end)
-            drawn = -(-size // step)
-            boxes.append((left, _TOP, right - left, drawn * tall))
+            n_drawn = -(-size // row_step)
+            boxes.append((left, _TOP_MARGIN, right - left, n_drawn * row_height))
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
         # A sequence has its own colour only if its name is shown.
-        label = Labelled(layout).label if is_few(layout) else None
-        fill = REAL if grid.is_low else ""
+        label = LabelledBatch(layout).label if is_small(layout) else None
+        fill = REAL if grid.has_low_rows else ""
         grid.draw(real_cells(layout, b, label, fill) for b in order)
         spacing = width / self.calls
-        thick = 2.5 if spacing >= 20 else 1.5
+        outline_width = 2.5 if spacing >= 20 else 1.5
         if spacing >= 6:  # an outline would hide narrower rectangles
             for box in boxes:
-                sheet.box(*box, stroke=sheet.colours.accent, thick=thick)
-        self._name_axis(grid)
-        if not grid.is_low:
+                sheet.box(*box, stroke=sheet.colours.accent, outline_width=outline_width)
+        self._label_rectangles(grid)
+        if not grid.has_low_rows:
             names = [sequence_name(b) for b in order]
-            grid.names(names, layout.lengths[order].tolist(), 8)
-        sheet.layer()
-        y = grid.foot + 24
+            grid.write_row_names(names, layout.lengths[order].tolist(), 8)
+        sheet.start_layer()
+        y = grid.bottom + 24
         real = fill or sequence_colour(0)
-        x = sheet.key(y, [(real, "real"), (HATCHED, "padding, computed")])
-        sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
+        x = sheet.legend(y, [(real, "real"), (HATCHED, "padding, computed")])
+        sheet.box(x, y, 14, 12, stroke=muted, outline_width=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
-        notes = [one_in(step, layout.batch_size)] if step > 1 else []
-        foot = sheet.paragraph(y + 19, notes)
-        sheet.size(_LEFT + _WIDTH + 24, foot + 3)
+        notes = [describe_stride(row_step, layout.batch_size)] if row_step > 1 else []
+        bottom = sheet.paragraph(y + 19, notes)
+        sheet.size(_LEFT_MARGIN + _MAX_GRID_WIDTH + 24, bottom + 3)
         return sheet
 
-    def _name_axis(self, grid: Grid) -> None:
+    def _label_rectangles(self, grid: Grid) -> None:
         """Writes the cuts above the grid, and the sizes below it, as many as fit."""
         sheet = grid.sheet
         accent = grid.sheet.colours.accent
-        sheet.note(_LEFT - 14, _TOP - 8, "cuts", "end")
+        sheet.note(_LEFT_MARGIN - 14, _TOP_MARGIN - 8, "cuts", "end")
         cuts = [(grid.x(cut), str(cut)) for cut in self.cuts]
-        for x, label in roomy(cuts):
-            sheet.text(x, _TOP - 8, label, anchor="middle", size=11, ink=accent)
+        for x, label in drop_overlapping(cuts):
+            sheet.text(x, _TOP_MARGIN - 8, label, anchor="middle", size=11, text_colour=accent)
         sizes = []
         for start, end, size in self.rectangles:
             middle = grid.x((start + end) / 2)
             sizes.append((middle, f"{size}×{end - start}"))
-        for x, label in roomy(sizes):
-            sheet.note(x, grid.foot + 14, label, "middle")
+        for x, label in drop_overlapping(sizes):
+            sheet.note(x, grid.bottom + 14, label, "middle")
 
 
-def trade_off(
-    calls: Sequence[int], wasted: Sequence[int], costs: Sequence[float], at: int
+def plot_trade_off(
+    calls: Sequence[int], wasted: Sequence[int], costs: Sequence[float], marked_calls: int
 ) -> Sweep:
     """Plots the costs and the wasted cells of staircases, from padding to packing.
 
@@ -160,28 +179,28 @@ def trade_off(
         calls: `(S,)` the numbers of rectangles, in ascending order from 1.
         wasted: `(S,)` the number of padding cells computed with each number of rectangles.
         costs: `(S,)` the costs as multiples of the cost of one rectangle.
-        at: the number of rectangles to mark.
+        marked_calls: the number of rectangles to mark.
     """
-    here = calls.index(at)
+    marked_index = calls.index(marked_calls)
     best = calls[costs.index(min(costs))]
     rows = [["rectangles", "wasted cells", "cost", "  (one rectangle = 1)"]]
     for k, cells, ratio in zip(calls, wasted, costs, strict=True):
         note = ""
-        if k == at:
+        if k == marked_calls:
             note += "  ← here"
         if k == best:
             note += "  ← lowest"
         rows.append([str(k), f"{cells:,}", f"{ratio:.2f}", note])
-    cost = f"cost relative to one rectangle: {costs[here]:.2f}"
-    waste = f"wasted cells: {short(wasted[here])}"
+    cost_heading = f"cost relative to one rectangle: {costs[marked_index]:.2f}"
+    waste_heading = f"wasted cells: {short_count(wasted[marked_index])}"
     plots = []
-    for heading, values, unit in ((cost, costs, "×"), (waste, wasted, "cells")):
-        curve = Curve("", _COLOUR, 0, calls, values)
-        cursor = {"": ((at, 0.0), (at, values[here]))}
-        plots.append(Plot(heading, [curve], cursor, unit, log_x=True))
+    for heading, values, unit in ((cost_heading, costs, "×"), (waste_heading, wasted, "cells")):
+        curve = Curve("", _CURVE_COLOUR, 0, calls, values)
+        cursor = {"": ((marked_calls, 0.0), (marked_calls, values[marked_index]))}
+        plots.append(Plot(heading, [curve], cursor, unit, is_log_x=True))
     axis = "rectangles"
     if len(calls) > 1:
         axis += f" (1: padded, {calls[-1]:,}: no padding)"
-    title = f"The cost is lowest with {count(best, 'rectangle')}"
+    title = f"The cost is lowest with {with_noun(best, 'rectangle')}"
     words = "\n".join(table(rows, ">10>14>8<"))
     return Sweep(title, [plots], (), (), words, axis)

@@ -10,11 +10,11 @@ from packviz.core.layout import host_array
 from packviz.core.validation import kind_of
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
-from packviz.draw.palette import SIGNED
+from packviz.draw.palette import SIGNED_FILLS
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import FEW, difference
+from packviz.draw.text import MAX_LISTED, difference
 
-_ROUNDING = 1e-5  # a distance of up to this share of the largest value counts as 0
+_TOLERANCE = 1e-5  # a distance of up to this share of the largest value counts as 0
 
 
 class Strips(Drawing):
@@ -50,11 +50,11 @@ class Strips(Drawing):
         rows = [np.asarray(host_array(vector), float) for vector in vectors.values()]
         size = rows[0].size if rows else 0
         sizes = sorted({str(row.shape) for row in rows})
-        if not 0 < size <= FEW or sizes != [f"({size},)"]:
+        if not 0 < size <= MAX_LISTED or sizes != [f"({size},)"]:
             shapes = ", ".join(sizes) or "none"
             raise ValueError(
                 f"the vectors have the shapes: {shapes}; give one or more one-dimensional vectors"
-                f" of the same size, from 1 to {FEW}"
+                f" of the same size, from 1 to {MAX_LISTED}"
             )
         if not isinstance(axis, str) and len(axis) != size:
             needed = f"give a name for each number of a vector, {size} in all"
@@ -67,10 +67,10 @@ class Strips(Drawing):
     @property
     def distances(self) -> list[float]:
         """`(R,)` The 2-norm of each vector's difference from the first; 0 if that is rounding."""
-        gaps = self.values - self.values[0]
-        norms = np.linalg.norm(gaps, axis=1)
+        differences = self.values - self.values[0]
+        norms = np.linalg.norm(differences, axis=1)
         largest = np.abs(self.values).max()
-        norms[norms <= _ROUNDING * largest] = 0.0
+        norms[norms <= _TOLERANCE * largest] = 0.0
         distances: list[float] = norms.tolist()
         return distances
 
@@ -87,25 +87,25 @@ class Strips(Drawing):
     def _table(self) -> CellTable:
         finite = self.values[np.isfinite(self.values)]
         scale = np.abs(finite).max(initial=1e-9)
-        signed = np.clip(self.values / scale, -1, 1)
-        shares = np.nan_to_num((signed + 1) / 2)  # from 0 to 1
-        darkest = len(SIGNED) - 1
-        shades = np.rint(shares * darkest).astype(int)
+        scaled = np.clip(self.values / scale, -1, 1)
+        shares = np.nan_to_num((scaled + 1) / 2)  # from 0 to 1
+        last_index = len(SIGNED_FILLS) - 1
+        shade_indices = np.rint(shares * last_index).astype(int)
         rows = []
         for r, vector in enumerate(self.values.tolist()):
             cells = []
-            for value, shade in zip(vector, shades[r], strict=True):
+            for value, shade_index in zip(vector, shade_indices[r], strict=True):
                 label = f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN")
-                cells.append(Cell(SIGNED[shade], label))
+                cells.append(Cell(SIGNED_FILLS[shade_index], label))
             rows.append(cells)
         numbers = []
         for distance in self.distances:
-            words = difference(distance) if distance else "="
-            numbers.append((distance, words))
-        heads = self.axis
+            number_text = difference(distance) if distance else "="
+            numbers.append((distance, number_text))
+        column_names = self.axis
         axis = ""
         if isinstance(self.axis, str):
-            heads = [str(i) for i in range(self.values.shape[1])]
+            column_names = [str(i) for i in range(self.values.shape[1])]
             axis = self.axis
-        margin = f"distance from {self.names[0]}"
-        return CellTable(self.title, self.names, heads, rows, axis, margin, numbers)
+        numbers_heading = f"distance from {self.names[0]}"
+        return CellTable(self.title, self.names, column_names, rows, axis, numbers_heading, numbers)

@@ -13,19 +13,19 @@ from packviz.core.util import HasText
 from packviz.draw import text
 from packviz.draw.palette import ink_on
 
-_WRONG = "#b3402a"
-LOOKS = {
-    "✗": f"background-color:{_WRONG};color:{ink_on(_WRONG)};font-weight:bold;"
+_WRONG_COLOUR = "#b3402a"
+SIGN_STYLES = {
+    "✗": f"background-color:{_WRONG_COLOUR};color:{ink_on(_WRONG_COLOUR)};font-weight:bold;"
     "display:inline-block;padding:0 .4em;border-radius:3px",
     "–": "opacity:.75",
 }
 """The CSS of words that begin with one of these signs. It only repeats what the sign means."""
 
-_SIDES = {"<": "left", ">": "right", "^": "center"}
+_ALIGNMENTS = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
-class Tabled(HasText):
+class HasTable(HasText):
     """The base class of results that are shown as tables."""
 
     @property
@@ -48,24 +48,24 @@ class Tabled(HasText):
             ValueError: the name has a different suffix.
             OSError: the file cannot be written.
         """
-        page = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
-        forms = {
-            ".html": lambda: page.format(self.to_html()),
+        page_html = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
+        writers = {
+            ".html": lambda: page_html.format(self.to_html()),
             ".txt": lambda: self.to_text() + "\n",
         }
-        util.write(path, forms)
+        util.write(path, writers)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
 
 
 @dataclass(frozen=True)
-class Table(Tabled):
+class Table(HasTable):
     """A table of words and numbers. The first cell of each row is the name of the row.
 
     Attributes:
-        rows: the cells of each row. A cell that begins with a sign in `LOOKS` has the look of that
-            sign.
+        rows: the cells of each row. A cell that begins with a sign in `SIGN_STYLES` has the look of
+            that sign.
         head: the headings of the columns; may be empty.
         title: the title above the table; may be empty.
         notes: lines of text below the table.
@@ -99,51 +99,53 @@ class Table(Tabled):
 
     def to_html(self) -> str:
         """Returns the table as a `<div>` with headers that a screen reader recognises."""
-        signs = re.findall("[<>^]", self.form)
+        alignment_signs = re.findall("[<>^]", self.form)
         columns = max(map(len, self.rows), default=0)
-        signs += signs[-1:] * columns
-        sides = [_SIDES[sign] for sign in signs]
+        alignment_signs += alignment_signs[-1:] * columns
+        alignments = [_ALIGNMENTS[sign] for sign in alignment_signs]
         parts = []
         if self.title:
-            parts.append(f'<caption style="{_CAPTION}">{_html(self.title)}</caption>')
+            parts.append(f'<caption style="{_CAPTION_STYLE}">{_html(self.title)}</caption>')
         if self.head:
-            heads = map(_head, self.head, sides)
-            parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
-        for name, *rest in self.rows:
-            cells = [_cell(_ROW, name, sides[0])]
-            for words, side in zip(rest, sides[1:], strict=False):
-                cells.append(_cell("td", words, side))
+            header_cells = map(_header_cell, self.head, alignments)
+            parts.append(f"<thead><tr>{''.join(header_cells)}</tr></thead>")
+        for name, *cell_texts in self.rows:
+            cells = [_cell(_ROW_HEADER, name, alignments[0])]
+            for words, alignment in zip(cell_texts, alignments[1:], strict=False):
+                cells.append(_cell("td", words, alignment))
             parts.append(f"<tr>{''.join(cells)}</tr>")
         notes = [_note(words) for words in self.notes]
         if self.folded:
-            what, *more = self.folded
-            summary = f'<summary style="cursor:pointer">{_html(what)}</summary>'
-            lines = "".join(map(_note, more))
-            notes.append(f'<details style="{_NOTE}">{summary}{lines}</details>')
+            summary_text, *folded_lines = self.folded
+            summary = f'<summary style="cursor:pointer">{_html(summary_text)}</summary>'
+            lines = "".join(map(_note, folded_lines))
+            notes.append(f'<details style="{_NOTE_STYLE}">{summary}{lines}</details>')
         table = "".join(parts)
         return f'<div class="packviz-table"><table>{table}</table>{"".join(notes)}</div>'
 
 
-_COLUMN = 'th scope="col"'
-_ROW = 'th scope="row"'
-_CELL = "vertical-align:top;padding:.25em .75em;font-variant-numeric:tabular-nums"
-_CAPTION = "caption-side:top;text-align:left;padding:.25em .75em;font-weight:bold;color:inherit"
-_NOTE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
+_COLUMN_HEADER = 'th scope="col"'
+_ROW_HEADER = 'th scope="row"'
+_CELL_STYLE = "vertical-align:top;padding:.25em .75em;font-variant-numeric:tabular-nums"
+_CAPTION_STYLE = (
+    "caption-side:top;text-align:left;padding:.25em .75em;font-weight:bold;color:inherit"
+)
+_NOTE_STYLE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
 
 
-def _head(words: str, side: str) -> str:
-    return _cell(_COLUMN if words else "td", words, side)
+def _header_cell(words: str, alignment: str) -> str:
+    return _cell(_COLUMN_HEADER if words else "td", words, alignment)
 
 
-def _cell(tag: str, words: str, side: str) -> str:
-    shown = _html(words)
-    if look := LOOKS.get(words[:1]):
-        shown = f'<span style="{look}">{shown}</span>'
-    return f'<{tag} style="text-align:{side};{_CELL}">{shown}</{tag.split()[0]}>'
+def _cell(tag: str, words: str, alignment: str) -> str:
+    content = _html(words)
+    if style := SIGN_STYLES.get(words[:1]):
+        content = f'<span style="{style}">{content}</span>'
+    return f'<{tag} style="text-align:{alignment};{_CELL_STYLE}">{content}</{tag.split()[0]}>'
 
 
 def _note(words: str) -> str:
-    return f'<div style="{_NOTE}">{_html(words)}</div>'
+    return f'<div style="{_NOTE_STYLE}">{_html(words)}</div>'
 
 
 def _html(words: str) -> str:

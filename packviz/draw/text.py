@@ -15,19 +15,19 @@ Labels = Sequence[Sequence[str]]
 """The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing
 labels are blank."""
 
-WHOLE = "all"
+WHOLE_BATCH = "all"
 PADDED = "padded"
 PACKED = "packed"
-DATA = "data"
-PARTS = (WHOLE, PADDED, PACKED, DATA)
+PACKED_DATA = "data"
+BATCH_PARTS = (WHOLE_BATCH, PADDED, PACKED, PACKED_DATA)
 """The parts of a batch to show: all, or only the padded grid, packed steps or packed data."""
 
-FEW = 16
+MAX_LISTED = 16
 """The largest number of sequences, and of time steps, for which every cell is written out."""
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledBatch:
     """A batch with the words in its picture.
 
     Attributes:
@@ -43,7 +43,7 @@ class Labelled:
 
     def name(self, b: int) -> str:
         """Returns the name of sequence `b`."""
-        return sequence_name(b) if self.names is None else value(self.names[b])
+        return sequence_name(b) if self.names is None else format_value(self.names[b])
 
     def label(self, b: int, t: int) -> str:
         """Returns the label of the cell of sequence `b` at time step `t`."""
@@ -55,71 +55,71 @@ class Labelled:
 
 def summary(layout: Layout) -> str:
     """Returns a sentence with the size of a batch and its numbers of cells of each kind."""
-    sequences = count(layout.batch_size, "sequence")
-    steps = count(layout.max_len, "time step")
-    cells = count(layout.n_cells, "cell")
-    wasted = percent(layout.n_padding, layout.n_cells)
-    parts = f"{layout.n_real:,} real, {layout.n_padding:,} padding ({wasted} wasted)"
+    sequences = with_noun(layout.batch_size, "sequence")
+    steps = with_noun(layout.max_len, "time step")
+    cells = with_noun(layout.n_cells, "cell")
+    waste_percent = percent(layout.n_padding, layout.n_cells)
+    parts = f"{layout.n_real:,} real, {layout.n_padding:,} padding ({waste_percent} wasted)"
     return f"{sequences} padded to {steps}: {cells}, {parts}."
 
 
-def describe(batch: Labelled, part: str = WHOLE) -> str:
+def describe_batch(batch: LabelledBatch, part: str = WHOLE_BATCH) -> str:
     """Describes the padded batch and the packed data, or only one `part`.
 
     Small batches are described cell by cell.
     """
     layout = batch.layout
-    if not is_few(layout):
-        return "\n".join([summary(layout), "", *_outline(layout, part)])
+    if not is_small(layout):
+        return "\n".join([summary(layout), "", *_summary_lines(layout, part)])
     sections = [[summary(layout)]]
-    if part in (WHOLE, PADDED):
-        sections.append(_padded(batch))
-    if part in (WHOLE, PACKED):
-        sections.append(_packed(batch))
-    if part == DATA:
-        rows = [[t, place, cells] for t, _, _, place, cells in _steps(batch)]
-        head = f"data: {count(layout.n_real, 'row')}, step by step"
-        sections.append([head, *table(rows, "  <4  <12 <")])
+    if part in (WHOLE_BATCH, PADDED):
+        sections.append(_padded_lines(batch))
+    if part in (WHOLE_BATCH, PACKED):
+        sections.append(_packed_lines(batch))
+    if part == PACKED_DATA:
+        rows = [[t, row_range, cells] for t, _, _, row_range, cells in _step_rows(batch)]
+        heading = f"data: {with_noun(layout.n_real, 'row')}, step by step"
+        sections.append([heading, *table(rows, "  <4  <12 <")])
     return "\n\n".join(map("\n".join, sections))
 
 
-def _outline(layout: Layout, part: str) -> list[str]:
+def _summary_lines(layout: Layout, part: str) -> list[str]:
     """Returns the lines about a large batch, or about a part of it."""
     lengths = layout.lengths
     lines = []
-    if part in (WHOLE, PADDED):
+    if part in (WHOLE_BATCH, PADDED):
         median = f"{np.median(lengths):g}"
         spread = f"shortest {lengths.min()}, median {median}, longest {lengths.max()}"
         lines.append(f"lengths          {spread}; {np.unique(lengths).size} distinct")
         lines.append(f"                 {numbers(lengths)}")
     if part != PADDED:
-        rows = count(layout.n_real, "row")
-        steps = count(layout.batch_sizes.size, "time step")
+        rows = with_noun(layout.n_real, "row")
+        steps = with_noun(layout.batch_sizes.size, "time step")
         lines.append(f"packed           {rows} of data in {steps}, longest sequence first")
         lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     return lines
 
 
-def _packed(batch: Labelled) -> list[str]:
+def _packed_lines(batch: LabelledBatch) -> list[str]:
     """Returns the lines of the packed data."""
     layout = batch.layout
-    lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
-    lines += table(_steps(batch), "  <4  < = <2  <12 <")
+    lines = [f"packed: {with_noun(layout.n_real, 'row')} of data, time step by time step"]
+    lines += table(_step_rows(batch), "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines += indices(layout)
     return lines
 
 
-def _padded(batch: Labelled) -> list[str]:
+def _padded_lines(batch: LabelledBatch) -> list[str]:
     """Returns the lines of the padded batch."""
     layout = batch.layout
     steps = range(layout.max_len)
     rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
-    listed = list(map(batch.name, range(layout.batch_size)))
-    width = max(2, *map(len, listed))
+    names = list(map(batch.name, range(layout.batch_size)))
+    width = max(2, *map(len, names))
     for b, length in enumerate(layout.lengths):
-        row = [f"{listed[b]:>{width}}  length {length:>2} "]
+        row = [f"{names[b]:>{width}}  length {length:>2} "]
         for t in steps:
             label = batch.label(b, t)
             if t >= length:
@@ -129,22 +129,22 @@ def _padded(batch: Labelled) -> list[str]:
     return table(rows)
 
 
-def _steps(batch: Labelled) -> list[list[str]]:
+def _step_rows(batch: LabelledBatch) -> list[list[str]]:
     """Returns a row for each time step, with its batch size, its rows of data and its cells."""
     layout = batch.layout
     rows = []
     for t, size in enumerate(layout.batch_sizes):
-        running = layout.sorted_indices[:size]
-        cells = " ".join(batch.label(b, t) for b in running)
-        place = _rows(layout.offsets[t], size)
-        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", place, cells])
+        sequences = layout.sorted_indices[:size]
+        cells = " ".join(batch.label(b, t) for b in sequences)
+        row_range = _row_range(layout.offsets[t], size)
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", row_range, cells])
     return rows
 
 
-def _rows(first: int, size: int) -> str:
+def _row_range(first_row: int, size: int) -> str:
     if size < 2:
-        return f"row  {first}" if size else "no rows"
-    return f"rows {first}–{first + size - 1}"
+        return f"row  {first_row}" if size else "no rows"
+    return f"rows {first_row}–{first_row + size - 1}"
 
 
 def indices(layout: Layout) -> list[str]:
@@ -157,28 +157,28 @@ def indices(layout: Layout) -> list[str]:
 
 def flat(layout: Layout) -> str:
     """Returns a line that describes the flat rows, in which the sequences follow one another."""
-    return f"flat: {count(layout.n_real, 'row')}, one sequence after another"
+    return f"flat: {with_noun(layout.n_real, 'row')}, one sequence after another"
 
 
-def describe_flat(batch: Labelled) -> str:
+def describe_flat_rows(batch: LabelledBatch) -> str:
     """Describes the flat rows. A small batch is described cell by cell."""
     layout = batch.layout
     rows = []
-    for b, length in enumerate(layout.lengths if is_few(layout) else ()):
+    for b, length in enumerate(layout.lengths if is_small(layout) else ()):
         cells = " ".join(batch.label(b, t) for t in range(length))
-        place = _rows(layout.starts[b], length)
-        rows.append([batch.name(b), place, cells])
+        row_range = _row_range(layout.starts[b], length)
+        rows.append([batch.name(b), row_range, cells])
     starts = f"starts           {numbers(layout.starts)} (cu_seqlens)"
     flat_rows = f"flat_rows        {numbers(layout.flat_rows)} (of the packed rows)"
     return "\n".join([flat(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
 
 
-def is_few(layout: Layout) -> bool:
+def is_small(layout: Layout) -> bool:
     """Returns whether a batch is small enough for each cell to be shown with its contents."""
-    return max(layout.batch_size, layout.max_len) <= FEW
+    return max(layout.batch_size, layout.max_len) <= MAX_LISTED
 
 
-def value(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns the contents of a cell as text.
 
     Integers and printable words stay as they are. Other numbers have at most two significant
@@ -201,7 +201,7 @@ def value(value: object) -> str:
 # Numbers.
 
 
-def count(n: int, noun: str, plural: str = "") -> str:
+def with_noun(n: int, noun: str, plural: str = "") -> str:
     """Returns a number with its noun, such as `1 cell` or `1,024 cells`."""
     if n != 1:
         noun = plural or f"{noun}s"
@@ -216,12 +216,12 @@ def percent(part: float, whole: float = 1) -> str:
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
-def short(n: int) -> str:
+def short_count(n: int) -> str:
     """Returns a count, rounded if it has more than seven digits.
 
     Examples are `7,654,321`, `76.5 M`, `1.2 G` and `3.02 T`.
     """
-    return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
+    return f"{n:,}" if abs(n) < 10**7 else _with_unit_prefix(n)
 
 
 def size(n: float) -> str:
@@ -229,10 +229,10 @@ def size(n: float) -> str:
 
     Examples are `96 B`, `1.23 kB` (1230 B) and `3 MB`.
     """
-    return f"{_scaled(n)}B"
+    return f"{_with_unit_prefix(n)}B"
 
 
-def _scaled(n: float) -> str:
+def _with_unit_prefix(n: float) -> str:
     """Returns a number with at most three digits and the prefix of its unit, as in `1.23 k`."""
     for prefix in ("", "k", "M", "G", "T"):
         if abs(float(f"{n:.3g}")) < 1000:
@@ -246,7 +246,7 @@ def difference(value: float) -> str:
     return f"{value:.2g}".replace("nan", "NaN")
 
 
-def share(value: float) -> str:
+def format_share(value: float) -> str:
     """Returns a share as a percentage, such as `0.038%`, `17%` or `NaN`.
 
     The percentage has at most two significant digits or, from 99.5 % upwards, at most three.
@@ -266,7 +266,7 @@ def short_share(value: float) -> str:
         return "<.1%"
     if value >= 9.995:
         return f"{100 * value:.0e}%".replace("+0", "").replace("+", "")
-    return share(value)
+    return format_share(value)
 
 
 def numbers(values: IntArray) -> str:
@@ -274,12 +274,12 @@ def numbers(values: IntArray) -> str:
 
     A list of more than 24 numbers is shortened in the middle.
     """
-    listed = values.tolist()
-    if len(listed) <= 24:
-        return str(listed)
-    head = str(listed[:20]).removesuffix("]")
-    tail = str(listed[-3:]).removeprefix("[")
-    return f"{head}, …, {tail} ({len(listed)} in all)"
+    number_list = values.tolist()
+    if len(number_list) <= 24:
+        return str(number_list)
+    first_numbers = str(number_list[:20]).removesuffix("]")
+    last_numbers = str(number_list[-3:]).removeprefix("[")
+    return f"{first_numbers}, …, {last_numbers} ({len(number_list)} in all)"
 
 
 # Tables.
@@ -297,23 +297,23 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             like its last column.
     """
     columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
-    most = max(map(len, rows), default=0)
-    columns += columns[-1:] * (most - len(columns))
+    n_columns = max(map(len, rows), default=0)
+    columns += columns[-1:] * (n_columns - len(columns))
     cells = [[*row] for row in rows]
     lines = [""] * len(rows)
-    for i, (before, side, least) in enumerate(columns[:most]):
-        if side == ".":
-            _align_points(cells, i)
-            side = ">"
+    for i, (separator, alignment, min_width) in enumerate(columns[:n_columns]):
+        if alignment == ".":
+            _align_decimal_points(cells, i)
+            alignment = ">"
         # The last cell of a row that ends early spans the remaining columns.
-        aligned = [row for row in cells if len(row) > min(i + 1, most - 1)]
-        widths = [len(row[i]) for row in aligned]
-        width = max([int(least or 0), *widths])
-        for row in aligned:
-            row[i] = f"{row[i]:{side}{width}}"
+        padded_rows = [row for row in cells if len(row) > min(i + 1, n_columns - 1)]
+        widths = [len(row[i]) for row in padded_rows]
+        width = max([int(min_width or 0), *widths])
+        for row in padded_rows:
+            row[i] = f"{row[i]:{alignment}{width}}"
         for r, row in enumerate(cells):
             if i < len(row):
-                lines[r] += before + row[i]
+                lines[r] += separator + row[i]
     return [line.rstrip() for line in lines]
 
 
@@ -321,14 +321,14 @@ _NUMBER = re.compile(r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL)
 """A number: its whole part, its decimals, and what follows."""
 
 
-def _align_points(rows: list[list[str]], column: int) -> None:
+def _align_decimal_points(rows: list[list[str]], column: int) -> None:
     """Pads the numbers of a column so that their decimal points are aligned.
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
-    longer = [row for row in rows if len(row) > column]
-    matches = [_NUMBER.fullmatch(row[column]) for row in longer]
-    decimals = max((len(match[2]) for match in matches if match), default=0)
-    for row, match in zip(longer, matches, strict=True):
+    padded_rows = [row for row in rows if len(row) > column]
+    matches = [_NUMBER.fullmatch(row[column]) for row in padded_rows]
+    max_decimals = max((len(match[2]) for match in matches if match), default=0)
+    for row, match in zip(padded_rows, matches, strict=True):
         if match:
-            row[column] = f"{match[1]}{match[2]:<{decimals}}{match[3]}"
+            row[column] = f"{match[1]}{match[2]:<{max_decimals}}{match[3]}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 _dark = False
 # Only the latest functions are kept, because a cell that runs again registers new ones.
-_followers: deque[Callable[[bool], None]] = deque(maxlen=64)
+_callbacks: deque[Callable[[bool], None]] = deque(maxlen=64)
 
 
 def is_dark() -> bool:
@@ -19,20 +19,20 @@ def is_dark() -> bool:
     return _dark
 
 
-def announce(dark: bool) -> None:
-    """Stores the theme and, if it has changed, calls the functions registered with `follow`."""
+def set_dark(dark: bool) -> None:
+    """Stores the theme and, if it has changed, calls the functions that have been registered."""
     global _dark
     if dark != _dark:
         _dark = dark
-        for notify in tuple(_followers):
-            notify(dark)
+        for callback in tuple(_callbacks):
+            callback(dark)
 
 
-def follow(notify: Callable[[bool], None]) -> None:
+def register_callback(callback: Callable[[bool], None]) -> None:
     """Registers a function to call at every change of theme.
 
     The function gets True if the new theme is dark.
 
     Only the 64 functions that were registered last are called.
     """
-    _followers.append(notify)
+    _callbacks.append(callback)

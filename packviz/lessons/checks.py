@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 
-from packviz.core.cuts import best_cuts, predict
-from packviz.core.layout import Layout, require_steps, sequence_name
+from packviz.core.cuts import best_cuts, count_work
+from packviz.core.layout import Layout, require_nonempty, sequence_name
 from packviz.core.spec import Spec
 from packviz.core.validation import kind_of
 from packviz.count.flops import FlopCount, flops
@@ -29,17 +29,19 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 if TYPE_CHECKING:
     from torch import Tensor
 
-    OfBatch = Callable[[Tensor, list[int]], Tensor]  # a function of a padded batch and its lengths
+    BatchFunction = Callable[
+        [Tensor, list[int]], Tensor
+    ]  # a function of a padded batch and its lengths
 
 Lengths = Sequence[int]
-OfLengths = Callable[[list[int]], Iterable[int]]
+LengthsFunction = Callable[[list[int]], Iterable[int]]
 
 
-def _not_yet(case: object, hint: str, *drawings: Drawing) -> Verdict:
+def _not_solved(case: object, hint: str, *drawings: Drawing) -> Verdict:
     return Verdict(False, f"Not yet for {case}. {hint}", drawings)
 
 
-def _short(values: Iterable[SupportsFloat]) -> list[str]:
+def _format_values(values: Iterable[SupportsFloat]) -> list[str]:
     return [f"{float(value):.3g}" for value in values]
 
 
@@ -49,15 +51,15 @@ def _short(values: Iterable[SupportsFloat]) -> list[str]:
 @exercise
 def half_padding(lengths: Lengths) -> Verdict:
     """Checks that exactly half of a batch with these lengths is padding."""
-    layout = require_steps(Layout(lengths))
-    excess = 2 * layout.n_padding - layout.n_cells
+    layout = require_nonempty(Layout(lengths))
+    excess_padding = 2 * layout.n_padding - layout.n_cells
     hint = ": exactly half."
-    if excess < 0:
+    if excess_padding < 0:
         hint = "; you need more padding. One long sequence adds padding to every other row."
-    if excess > 0:
+    if excess_padding > 0:
         hint = "; you need less padding. Shorten the longest sequence, or make another one longer."
     return Verdict(
-        excess == 0,
+        excess_padding == 0,
         f"{layout.n_padding} of {layout.n_cells} cells are padding{hint}",
         [Picture(layout)],
     )
@@ -85,15 +87,15 @@ def same_scores(
         return Verdict(False, problem)
     rows = Comparison(
         "largest score of each review; target: alone",
-        _short(yours.detach().amax(1)),
-        _short(alone.amax(1)),
+        _format_values(yours.detach().amax(1)),
+        _format_values(alone.amax(1)),
     )
-    if _agree(yours, alone):
+    if _is_close(yours, alone):
         return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
     hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
-    if _agree(yours, scores(pad_sequence(list(reviews), batch_first=True))):
+    if _is_close(yours, scores(pad_sequence(list(reviews), batch_first=True))):
         hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
-    if _agree(yours.sort(0).values, alone.sort(0).values):
+    if _is_close(yours.sort(0).values, alone.sort(0).values):
         hint = (
             "Each row has the scores of some review, but in another order. With "
             "enforce_sorted=False, h_n is in the order of your reviews."
@@ -104,7 +106,7 @@ def same_scores(
 
 
 @exercise
-def batch_sizes(answer: OfLengths) -> Verdict:
+def batch_sizes(answer: LengthsFunction) -> Verdict:
     """Checks a function that computes batch sizes from lengths."""
     for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
         yours = answer(list(lengths))
@@ -113,7 +115,7 @@ def batch_sizes(answer: OfLengths) -> Verdict:
             hint = "At step t, count the sequences that are longer than t."
             if len(rows.yours) != len(rows.target):
                 hint += " There are as many steps as the longest sequence has."
-            return _not_yet(f"lengths {lengths}", hint, show(lengths), rows)
+            return _not_solved(f"lengths {lengths}", hint, show(lengths), rows)
     return Verdict(
         True,
         f"Your batch sizes equal torch's in every case. Here are those for lengths {lengths}.",
@@ -125,32 +127,32 @@ def batch_sizes(answer: OfLengths) -> Verdict:
 
 
 @exercise
-def final_states(answer: OfBatch) -> Verdict:
+def final_states(answer: BatchFunction) -> Verdict:
     """Checks a function that picks the final states of a bidirectional RNN from its output."""
     from torch import arange  # noqa: PLC0415 - torch loads slowly
 
-    half = 2
+    half_size = 2
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
         rows = len(lengths)
         steps = max(lengths)
-        halves = itertools.product(range(rows), range(steps), "→←")
-        names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in halves]
+        cell_halves = itertools.product(range(rows), range(steps), "→←")
+        names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in cell_halves]
         # Each half of a cell contains its own number, which shows where it was taken from.
-        codes = arange(1.0, len(names) + 1)
-        name_of = {(code,) * half: name for code, name in enumerate(names, 1)}
-        output = codes.repeat_interleave(half).reshape(rows, steps, 2 * half)
+        half_codes = arange(1.0, len(names) + 1)
+        names_by_code = {(code,) * half_size: name for code, name in enumerate(names, 1)}
+        output = half_codes.repeat_interleave(half_size).reshape(rows, steps, 2 * half_size)
         yours = answer(output, list(lengths))
-        if problem := _shape_problem(yours, (rows, 2 * half)):
+        if problem := _shape_problem(yours, (rows, 2 * half_size)):
             return Verdict(False, problem)
-        parts = yours.reshape(-1, half).tolist()
-        taken = [name_of.get(tuple(part), "?") for part in parts]
+        parts = yours.reshape(-1, half_size).tolist()
+        taken = [names_by_code.get(tuple(part), "?") for part in parts]
         forward = [f"{sequence_name(b)}{n - 1}→" for b, n in enumerate(lengths)]
         expected = []
-        for b, last in enumerate(forward):
-            expected += [last, f"{sequence_name(b)}0←"]
+        for b, last_forward in enumerate(forward):
+            expected += [last_forward, f"{sequence_name(b)}0←"]
         title = f"taken, lengths {lengths}: → forward half, ← reverse"
-        places = Comparison(title, taken, expected)
-        if not places.agree:
+        comparison = Comparison(title, taken, expected)
+        if not comparison.agree:
             hint = (
                 "Forward ends at each sequence's own last real step, and later outputs are zeros."
             )
@@ -160,11 +162,11 @@ def final_states(answer: OfBatch) -> Verdict:
                 hint = "These are the right states. Put them in the order of the sequences."
             if taken[::2] == expected[1::2] and taken[1::2] == forward:
                 hint = "Both states are right. Put the forward half first."
-            return _not_yet(f"lengths {lengths}", hint, show(lengths), places)
+            return _not_solved(f"lengths {lengths}", hint, show(lengths), comparison)
     return Verdict(
         True,
         "These are the final states of both directions in every case. Here is the last case.",
-        [places],
+        [comparison],
     )
 
 
@@ -180,7 +182,7 @@ def _shape_problem(answer: object, shape: Sequence[int]) -> str:
     return f"Return a tensor of shape {tuple(shape)}. Yours is {kind}."
 
 
-def _agree(yours: Tensor, target: Tensor) -> bool:
+def _is_close(yours: Tensor, target: Tensor) -> bool:
     """Returns whether two tensors are equal up to rounding, whatever the dtype of the first."""
     from torch import allclose  # noqa: PLC0415 - torch loads slowly
 
@@ -188,22 +190,22 @@ def _agree(yours: Tensor, target: Tensor) -> bool:
 
 
 @exercise
-def masked_mean(answer: OfBatch) -> Verdict:
+def masked_mean(answer: BatchFunction) -> Verdict:
     """Checks a function that averages each sequence of a padded batch `(B, T, F)`."""
     from torch import arange, stack, tensor  # noqa: PLC0415 - torch loads slowly
 
     from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
 
-    add_up = (
+    sum_hint = (
         "Add up the real steps, and divide each row by its own length, "
         "because T counts the padding, too."
     )
-    not_zero = (
+    nonzero_hint = (
         "The padding contains 4 here, and so do the data. Set the padding to 0 before you add up;"
         " the lengths show where it is."
     )
-    nan = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
-    cases = [([3, 1, 2], 0.0, add_up), ([2, 4], 4.0, not_zero), ([1, 3], math.nan, nan)]
+    nan_hint = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
+    cases = [([3, 1, 2], 0.0, sum_hint), ([2, 4], 4.0, nonzero_hint), ([1, 3], math.nan, nan_hint)]
     for lengths, padding, hint in cases:
         real = real_mask(lengths)
         n_rows, n_steps = real.shape
@@ -219,10 +221,12 @@ def masked_mean(answer: OfBatch) -> Verdict:
         if problem := _shape_problem(yours, target.shape):
             return Verdict(False, problem, [batch])
         means = Comparison(
-            "means of two features, row by row", _short(yours.flatten()), _short(target.flatten())
+            "means of two features, row by row",
+            _format_values(yours.flatten()),
+            _format_values(target.flatten()),
         )
-        if not _agree(yours, target):
-            return _not_yet(f"lengths {lengths}", hint, batch, means)
+        if not _is_close(yours, target):
+            return _not_solved(f"lengths {lengths}", hint, batch, means)
     return Verdict(
         True,
         "This is the mean of the real steps, whatever the padding contains, even NaN.",
@@ -231,17 +235,17 @@ def masked_mean(answer: OfBatch) -> Verdict:
 
 
 @exercise
-def right_padded(answer: OfBatch) -> Verdict:
+def right_padded(answer: BatchFunction) -> Verdict:
     """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right."""
     from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
     from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
-    start = "The data of a row begin at column T − length: 1 in row a, and 0 in row b."
-    zero = "Here, the padding is 9, and zeros are data, so use the lengths."
-    first = tensor([[0, 3, 1], [5, 9, 2]])
-    second = tensor([[9, 9, 9, 7], [9, 0, 4, 0]])
-    for x, lengths, hint in ((first, [2, 3], start), (second, [1, 3], zero)):
+    start_hint = "The data of a row begin at column T − length: 1 in row a, and 0 in row b."
+    zero_hint = "Here, the padding is 9, and zeros are data, so use the lengths."
+    first_x = tensor([[0, 3, 1], [5, 9, 2]])
+    second_x = tensor([[9, 9, 9, 7], [9, 0, 4, 0]])
+    for x, lengths, hint in ((first_x, [2, 3], start_hint), (second_x, [1, 3], zero_hint)):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -254,7 +258,7 @@ def right_padded(answer: OfBatch) -> Verdict:
             hint = f"Framed cells are wrong. {hint}"
             if yours[real].equal(target[real]):
                 hint = "The data are in their place. Now fill the padding with zeros."
-            return _not_yet(f"lengths {lengths}", hint, batch)
+            return _not_solved(f"lengths {lengths}", hint, batch)
     return Verdict(
         True, "The padding is on the right, and zeros that are data have moved along.", [batch]
     )
@@ -276,8 +280,8 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     ]
     for sequences, tags in cases:
         lengths = [len(sequence) for sequence in sequences]
-        given_tags = [list(each) for each in tags]
-        yours = answer([*zip(map(tensor, sequences), given_tags, strict=True)])
+        tag_copies = [list(tag_list) for tag_list in tags]
+        yours = answer([*zip(map(tensor, sequences), tag_copies, strict=True)])
         parts = yours if isinstance(yours, (tuple, list)) else ()
         if [part.ndim if isinstance(part, Tensor) else 0 for part in parts] != [2, 1, 2]:
             return Verdict(
@@ -304,12 +308,12 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
         ]
         for part, (name, target, hint) in zip(parts, targets, strict=True):
             rows = Comparison(name, part.tolist(), target)
-            is_whole = not part.is_floating_point()
+            is_integer = not part.is_floating_point()
             if part.tolist() == target:
                 hint = "The numbers are right, but give whole ones, of dtype torch.long."
-            if not (rows.agree and is_whole):
+            if not (rows.agree and is_integer):
                 return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
-        if given_tags != tags:
+        if tag_copies != tags:
             return Verdict(False, "You have changed the tags that were given. Pad a copy of them.")
     return Verdict(
         True, "All three tensors are right, and a loss ignores the padding.", [show(lengths)]
@@ -332,33 +336,33 @@ def gru_flops(answer: Callable[[int, int, list[int]], float]) -> Verdict:
         yours = answer(input_size, hidden_size, list(lengths))
         if np.asarray(yours).size != 1:
             return Verdict(False, f"Return one number. Yours is {kind_of(yours)}.")
-        count = flops(Spec("GRU", input_size, hidden_size), lengths)
+        flop_count = flops(Spec("GRU", input_size, hidden_size), lengths)
         answers.append(yours)
-        targets.append(count.packed)
-        if yours != count.packed:
-            hint = _flops_hint(count, yours)
+        targets.append(flop_count.packed)
+        if yours != flop_count.packed:
+            hint = _flops_hint(flop_count, yours)
             return Verdict(
                 False,
-                f"Not yet: my_gru_flops{case} is {yours}, not {count.packed}. {hint}",
-                [count],
+                f"Not yet: my_gru_flops{case} is {yours}, not {flop_count.packed}. {hint}",
+                [flop_count],
             )
     rows = Comparison("the three cases", answers, targets)
-    count = flops(Spec("GRU", 3, 7), [9, 8, 6, 4, 3, 2])
-    return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, count])
+    flop_count = flops(Spec("GRU", 3, 7), [9, 8, 6, 4, 3, 2])
+    return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, flop_count])
 
 
-def _flops_hint(count: FlopCount, yours: float) -> str:
-    right = count.packed
-    from_input, from_state, _ = count.spec.products[0]
-    n = count.layout.n_real
-    an_lstms = "That is an LSTM's count, with four products for each cell. A GRU has three."
+def _flops_hint(counts: FlopCount, yours: float) -> str:
+    target = counts.packed
+    input_flops, state_flops, _ = counts.spec.products[0]
+    n = counts.layout.n_real
+    lstm_hint = "That is an LSTM's count, with four products for each cell. A GRU has three."
     mistakes = {
-        "That is the padded count. In a packed batch, only real cells are computed.": count.padded,
-        "Each weight takes a multiplication and an addition for each cell.": right / 2,
-        "At each step, a GRU multiplies three times, each time by different weights.": right / 3,
-        an_lstms: right * 4 / 3,
-        "There are two products: this is the one with the input.": n * from_input,
-        "There are two products: this is the one with the state.": n * from_state,
+        "That is the padded count. In a packed batch, only real cells are computed.": counts.padded,
+        "Each weight takes a multiplication and an addition for each cell.": target / 2,
+        "At each step, a GRU multiplies three times, each time by different weights.": target / 3,
+        lstm_hint: target * 4 / 3,
+        "There are two products: this is the one with the input.": n * input_flops,
+        "There are two products: this is the one with the state.": n * state_flops,
     }
     return hint_for(
         yours,
@@ -368,7 +372,7 @@ def _flops_hint(count: FlopCount, yours: float) -> str:
     )
 
 
-_WRITERS = {
+_WRITER_HINTS = {
     "pad most": "Pad writes whole tensors for each *distinct* length.",
     "LSTM most": "The LSTM writes a tensor of all real cells at each time step.",
     "LSTM least": "In one of these batches, the LSTM need not go step by step.",
@@ -389,39 +393,39 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
         "LSTM most": max(lstm, key=lstm.__getitem__),
         "LSTM least": min(lstm, key=lstm.__getitem__),
     }
-    yours = {asked: answers[asked] for asked in targets}
-    for asked, target in targets.items():
-        if yours[asked] != target:
-            return _not_yet(repr(asked), _WRITERS[asked])
-    by_pad, by_lstm = (", ".join(map(size, counts.values())) for counts in (pad, lstm))
+    yours = {question: answers[question] for question in targets}
+    for question, target in targets.items():
+        if yours[question] != target:
+            return _not_solved(repr(question), _WRITER_HINTS[question])
+    pad_sizes, lstm_sizes = (", ".join(map(size, counts.values())) for counts in (pad, lstm))
     rows = Comparison(", ".join(targets), yours.values(), targets.values())
-    return Verdict(True, f"By batch, pad writes {by_pad}; the LSTM writes {by_lstm}.", [rows])
+    return Verdict(True, f"By batch, pad writes {pad_sizes}; the LSTM writes {lstm_sizes}.", [rows])
 
 
 # Times, staircases and processes (pages 08 and 10 to 12).
 
-_A = 1e-3  # seconds
-_PATIENCE = 10_000
-_CLOSE = 0.05
+_SECONDS_OF_A = 1e-3  # seconds
+_MAX_CALLS = 10_000
+_TOLERANCE = 0.05
 
 
 # Simulated machines, on which only the functions `a` and `b` take time. Each has a name, the time
 # of `b` as a multiple of that of `a`, a function that returns how long call `i` takes if it should
 # take `seconds`, and a hint for a reader whose ratio is wrong on this machine.
-_Machine = tuple[str, float, Callable[[int, float], float], str]
-_QUIET: _Machine = (
+_SimulatedMachine = tuple[str, float, Callable[[int, float], float], str]
+_QUIET_MACHINE: _SimulatedMachine = (
     "a quiet machine",
     3.0,
     lambda i, seconds: seconds,
     "Divide the time of b by that of a. A time is clock() after the call minus clock() before it.",
 )
-_COLD: _Machine = (
+_COLD_MACHINE: _SimulatedMachine = (
     "a cold machine",
     2.0,
     lambda i, seconds: seconds + 0.02 * (i < 4),
     "The first calls are slow. Call both functions a few times before you time them.",
 )
-_TIRING: _Machine = (
+_TIRING_MACHINE: _SimulatedMachine = (
     "a tiring machine",
     4.0,
     lambda i, seconds: seconds * 1.02 ** min(i, 100),
@@ -429,7 +433,7 @@ _TIRING: _Machine = (
 )
 
 
-def _busy(place: int) -> _Machine:
+def _busy_machine(place: int) -> _SimulatedMachine:
     """Returns a machine that interrupts every seventh call."""
     return (
         "a busy machine",
@@ -445,16 +449,21 @@ def fair_ratio(answer: Callable[..., float]) -> Verdict:
     """Checks a function of `a`, `b` and `clock` that measures how many times as long `b` takes."""
     yours = []
     targets = []
-    for name, target, slow, hint in (_QUIET, _COLD, _TIRING, *map(_busy, range(7))):
-        ratio = _measured(answer, target, slow)
+    for name, target, call_seconds, hint in (
+        _QUIET_MACHINE,
+        _COLD_MACHINE,
+        _TIRING_MACHINE,
+        *map(_busy_machine, range(7)),
+    ):
+        ratio = _measure_ratio(answer, target, call_seconds)
         yours.append(ratio)
         targets.append(target)
         rows = Comparison(
             "b's time as a multiple of a's: quiet, cold, tiring, then seven busy machines",
-            _short(yours),
-            _short(targets),
+            _format_values(yours),
+            _format_values(targets),
         )
-        if not abs(ratio / target - 1) <= _CLOSE:  # also if the ratio is NaN
+        if not abs(ratio / target - 1) <= _TOLERANCE:  # also if the ratio is NaN
             return Verdict(
                 False,
                 f"Not yet on {name}: your ratio is {ratio:.3g}, but b takes {target:g} times as"
@@ -462,27 +471,27 @@ def fair_ratio(answer: Callable[..., float]) -> Verdict:
                 [rows],
             )
     return Verdict(
-        True, f"Your ratio is within {_CLOSE:.0%} of the truth on every machine.", [rows]
+        True, f"Your ratio is within {_TOLERANCE:.0%} of the truth on every machine.", [rows]
     )
 
 
-def _measured(
-    answer: Callable[..., float], ratio: float, slow: Callable[[int, float], float]
+def _measure_ratio(
+    answer: Callable[..., float], ratio: float, call_seconds: Callable[[int, float], float]
 ) -> float:
     """Returns the ratio that the reader's function measures on a simulated machine."""
-    now = 0.0
-    calls = itertools.count()
+    clock_seconds = 0.0
+    call_numbers = itertools.count()
 
-    def work(seconds: float) -> None:
-        nonlocal now
-        i = next(calls)
-        if i == _PATIENCE:
-            raise ValueError(f"you made over {_PATIENCE:,} calls; far fewer are enough")
-        now += slow(i, seconds)
+    def spend(seconds: float) -> None:
+        nonlocal clock_seconds
+        i = next(call_numbers)
+        if i == _MAX_CALLS:
+            raise ValueError(f"you made over {_MAX_CALLS:,} calls; far fewer are enough")
+        clock_seconds += call_seconds(i, seconds)
 
-    a = functools.partial(work, _A)
-    b = functools.partial(work, ratio * _A)
-    return float(answer(a, b, lambda: now))
+    a = functools.partial(spend, _SECONDS_OF_A)
+    b = functools.partial(spend, ratio * _SECONDS_OF_A)
+    return float(answer(a, b, lambda: clock_seconds))
 
 
 @exercise
@@ -495,46 +504,46 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
         raise TypeError(f"give whole time steps, as in (0, 8, 16), not {cuts!r}") from None
 
     def cost(steps: Sequence[int]) -> int:
-        work = predict(n, steps)
+        work = count_work(n, steps)
         return work.cells + call * work.calls
 
     best_stairs = Stairs(n, best_cuts(n, call))
-    yours = cost(stairs.cuts)
-    best = cost(best_stairs.cuts)
-    target = [best_stairs.calls, best_stairs.wasted, best]
+    your_cost = cost(stairs.cuts)
+    best_cost = cost(best_stairs.cuts)
+    target = [best_stairs.calls, best_stairs.wasted, best_cost]
     rows = Comparison(
         f"rectangles, wasted cells, cost; target: the best with {best_stairs.calls}",
-        [stairs.calls, stairs.wasted, yours],
+        [stairs.calls, stairs.wasted, your_cost],
         target,
     )
-    total = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls make {yours}."
-    if yours == best:
-        return Verdict(True, f"{total} No staircase costs less.", [stairs, rows])
-    between = [cut for cut in stairs.cuts[1:] if cut not in n]
+    cost_text = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls make {your_cost}."
+    if your_cost == best_cost:
+        return Verdict(True, f"{cost_text} No staircase costs less.", [stairs, rows])
+    stray_cuts = [cut for cut in stairs.cuts[1:] if cut not in n]
     hint = (
         "Look at the hatched cells: which cut, moved to the end of another sequence, reduces them?"
     )
-    if between:
+    if stray_cuts:
         hint = (
-            f"No sequence ends at step {between[0]}. A cut right after the "
+            f"No sequence ends at step {stray_cuts[0]}. A cut right after the "
             "end of a sequence leaves out more."
         )
     elif stairs.calls != best_stairs.calls:
-        hint = f"With {best_stairs.calls} rectangles, {best} is possible."
-    return Verdict(False, f"{total} {hint}", [stairs, rows])
+        hint = f"With {best_stairs.calls} rectangles, {best_cost} is possible."
+    return Verdict(False, f"{cost_text} {hint}", [stairs, rows])
 
 
 @exercise
 def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> Verdict:
     """Checks a function that chooses the fastest of the methods that give the right results."""
-    quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
-    slow = {"padded": 1.0, "packed": 3.0, "run": 90.0}
-    busy = [slow, *quiet[:3], slow]
+    steady_times = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
+    slow_round = {"padded": 1.0, "packed": 3.0, "run": 90.0}
+    busy_rounds = [slow_round, *steady_times[:3], slow_round]
     cases = [
-        (quiet, {"padded", "packed", "run"}, "padded", "All three are exact here."),
-        (quiet, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
+        (steady_times, {"padded", "packed", "run"}, "padded", "All three are exact here."),
+        (steady_times, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
         (
-            busy,
+            busy_rounds,
             {"packed", "run"},
             "run",
             "The machine was busy in two rounds, which spoils a mean. Take the median.",
@@ -542,9 +551,9 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
     ]
     chosen = []
     targets = []
-    for rounds, exact, target, hint in cases:
-        given_rounds = [dict(times) for times in rounds]
-        chosen.append(str(answer(given_rounds, set(exact))))
+    for rounds, exact_methods, target, hint in cases:
+        round_copies = [dict(times) for times in rounds]
+        chosen.append(str(answer(round_copies, set(exact_methods))))
         targets.append(target)
         rows = Comparison("your choices", chosen, targets)
         if not rows.agree:
@@ -554,8 +563,8 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
             for name in rounds[0]:
                 seconds = ", ".join(f"{times[name]:g}" for times in rounds)
                 lines.append(f"{name} {seconds} s")
-            given = f"Exact: {', '.join(sorted(exact))}. {'; '.join(lines)}."
-            return Verdict(False, f"{given} {hint}", [rows])
+            case_text = f"Exact: {', '.join(sorted(exact_methods))}. {'; '.join(lines)}."
+            return Verdict(False, f"{case_text} {hint}", [rows])
     return Verdict(
         True, "You chose the fastest exact method every time, even with busy rounds.", [rows]
     )
@@ -574,8 +583,8 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
         processes = len(tokens)
         total = sum(tokens)
         weights: list[str] = []
-        for count in tokens:
-            losses = (1.0 + arange(count)).requires_grad_()
+        for n_tokens in tokens:
+            losses = (1.0 + arange(n_tokens)).requires_grad_()
             yours = answer(losses, total, processes)
             if losses.grad is not None:
                 return Verdict(False, "Only return the loss. The check calls backward() itself.")
@@ -587,14 +596,16 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
                     " can start from it.",
                 )
             (gradient,) = autograd.grad(yours.reshape(()), losses)
-            averaged = gradient / processes  # as DDP averages over the processes
-            weights += _percents(averaged.tolist())
+            mean_gradient = gradient / processes  # as DDP averages over the processes
+            weights += _format_percents(mean_gradient.tolist())
         shares = " + ".join(map(str, tokens))
         title = f"weight of each token in the averaged gradient, %: processes with {shares} tokens"
-        equal = [1 / total] * total
-        rows = Comparison(title, weights, _percents(equal))
+        equal_weights = [1 / total] * total
+        rows = Comparison(title, weights, _format_percents(equal_weights))
         if not rows.agree:
-            return _not_yet(f"processes with {tokens} tokens", _weight_hint(weights, tokens), rows)
+            return _not_solved(
+                f"processes with {tokens} tokens", _weight_hint(weights, tokens), rows
+            )
         examples.append(rows)
     return Verdict(
         True,
@@ -603,34 +614,34 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
     )
 
 
-def _percents(shares: Iterable[float]) -> list[str]:
-    return _short(100 * share for share in shares)
+def _format_percents(shares: Iterable[float]) -> list[str]:
+    return _format_values(100 * share for share in shares)
 
 
 def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
     processes = len(tokens)
     total = sum(tokens)
-    own_shares = []
-    for count in tokens:
-        own_shares += [1 / (count * processes)] * count
-    own_share = (
+    per_process_weights = []
+    for n_tokens in tokens:
+        per_process_weights += [1 / (n_tokens * processes)] * n_tokens
+    own_count_hint = (
         "Each process divides by its own tokens, so a token of a small share "
         "weighs more. Divide by all tokens."
     )
-    too_little = (
+    too_small_hint = (
         "All tokens weigh the same, but too little, because the average "
         "divides by the number of processes again."
     )
-    a_sum = (
+    sum_hint = (
         "Your loss is a sum, which grows with the batch. Divide it by the number of tokens in all "
         "processes."
     )
-    averaged_twice = 1 / total / processes
-    undivided = 1 / processes
+    twice_averaged_weight = 1 / total / processes
+    undivided_weight = 1 / processes
     mistakes = {
-        own_share: _percents(own_shares),
-        too_little: _percents([averaged_twice] * total),
-        a_sum: _percents([undivided] * total),
+        own_count_hint: _format_percents(per_process_weights),
+        too_small_hint: _format_percents([twice_averaged_weight] * total),
+        sum_hint: _format_percents([undivided_weight] * total),
     }
     return hint_for(
         weights,
@@ -651,25 +662,25 @@ def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
     is right for five steps only, and one is right for four sequences only.
     """
     layouts = {
-        name: require_steps(Layout(tests[name][1], tests[name][0])) for name in _AS_IN_THE_EXAMPLE
+        name: require_nonempty(Layout(tests[name][1], tests[name][0])) for name in _TEST_HINTS
     }
-    exposed = []
+    exposed_graphs = []
     for layout in layouts.values():
         wrong = (layout.n_padding > 0, layout.max_len != 5, layout.batch_size != 4)
-        exposed.append([*itertools.compress(layouts, wrong)])
-    said = [" + ".join(names) or "none" for names in exposed]
-    rows = Comparison("wrong graphs that each test exposes", said, layouts)
-    for name, names in zip(layouts, exposed, strict=True):
+        exposed_graphs.append([*itertools.compress(layouts, wrong)])
+    exposed_texts = [" + ".join(names) or "none" for names in exposed_graphs]
+    rows = Comparison("wrong graphs that each test exposes", exposed_texts, layouts)
+    for name, names in zip(layouts, exposed_graphs, strict=True):
         if name not in names:
-            hint = f"The wrong graph passes it. {_AS_IN_THE_EXAMPLE[name]}"
-            return _not_yet(f"the test {name!r}", hint, rows)
+            hint = f"The wrong graph passes it. {_TEST_HINTS[name]}"
+            return _not_solved(f"the test {name!r}", hint, rows)
         if names != [name]:
             hint = "Another graph fails it, too, so a failure does not tell which one is wrong."
-            return _not_yet(f"the test {name!r}", hint, rows)
+            return _not_solved(f"the test {name!r}", hint, rows)
     return Verdict(True, "Whichever test fails, you know what the graph has fixed.", [rows])
 
 
-_AS_IN_THE_EXAMPLE = {
+_TEST_HINTS = {
     "lengths": "All lengths of the test are T, as in the example.",
     "T": "The test has five steps, as the example has.",
     "B": "The test has four sequences, as the example has.",
@@ -677,7 +688,7 @@ _AS_IN_THE_EXAMPLE = {
 
 
 @exercise
-def document_ids(answer: OfLengths) -> Verdict:
+def document_ids(answer: LengthsFunction) -> Verdict:
     """Checks a function that returns the number of the document to which each flat row belongs."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
         documents = range(len(lengths))
@@ -685,29 +696,31 @@ def document_ids(answer: OfLengths) -> Verdict:
         rows = Comparison(f"document ids of lengths {lengths}", answer(list(lengths)), target)
         if not rows.agree:
             positions = [t for n in lengths for t in range(n)]
-            step_by_step = Layout(lengths).mask.T.nonzero()[1].tolist()
+            step_order_ids = Layout(lengths).mask.T.nonzero()[1].tolist()
             sizes = [lengths[b] for b in target]
-            by_step = "These ids go step by step. In flat rows, one document follows another."
+            step_order_hint = (
+                "These ids go step by step. In flat rows, one document follows another."
+            )
             mistakes = {
                 "These are positions. Give the document's number.": positions,
                 "Number the documents from 0.": [b + 1 for b in target],
-                by_step: step_by_step,
+                step_order_hint: step_order_ids,
                 "These are the lengths. Give the document's number.": sizes,
             }
-            as_text = {hint: [str(b) for b in ids] for hint, ids in mistakes.items()}
+            id_texts = {hint: [str(b) for b in ids] for hint, ids in mistakes.items()}
             hint = hint_for(
                 rows.yours,
-                as_text,
+                id_texts,
                 "One number per row: 0 for the first lengths[0] rows, 1 for the next lengths[1],"
                 " and so on.",
             )
-            return _not_yet(f"lengths {lengths}", hint, rows)
+            return _not_solved(f"lengths {lengths}", hint, rows)
     return Verdict(
         True, f"Your ids are right in every case. Here are those for lengths {lengths}.", [rows]
     )
 
 
-_SIX = (6, 2, 4, 1, 5, 3)
+_SIX_LENGTHS = (6, 2, 4, 1, 5, 3)
 
 
 def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
@@ -720,16 +733,22 @@ def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
 
     from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
-    places = arange(6)
-    numbers = 10 * (places + 1)[:, None] + places
-    left = numbers.where(real_mask(_SIX), 0)
-    right = align(left, _SIX, padding_side="left", source_side="right", batch_first=True)
-    lengths = list(_SIX)
-    shortened = [min(n, 4) for n in _SIX]
-    return [(left, lengths, False), (right, lengths, True), (left, shortened, True)]
+    steps = arange(6)
+    values = 10 * (steps + 1)[:, None] + steps
+    right_padded_x = values.where(real_mask(_SIX_LENGTHS), 0)
+    left_padded_x = align(
+        right_padded_x, _SIX_LENGTHS, padding_side="left", source_side="right", batch_first=True
+    )
+    lengths = list(_SIX_LENGTHS)
+    shortened = [min(n, 4) for n in _SIX_LENGTHS]
+    return [
+        (right_padded_x, lengths, False),
+        (left_padded_x, lengths, True),
+        (right_padded_x, shortened, True),
+    ]
 
 
-def _sequences(x: Tensor, lengths: Iterable[int]) -> list[str]:
+def _real_numbers(x: Tensor, lengths: Iterable[int]) -> list[str]:
     """Returns the real numbers of each row of a padded batch `(B, T)` as text."""
     rows = zip(x.tolist(), lengths, strict=True)
     return [" ".join(map(str, row[:n])) for row, n in rows]
@@ -754,15 +773,15 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
         "At which end of its row does each sequence lie? pv.align moves it.",
         "Count the real steps in each row: which rows continue after their length?",
     ]
-    target = _sequences(spoilt_batches()[0][0], _SIX)
+    target = _real_numbers(spoilt_batches()[0][0], _SIX_LENGTHS)
     for i, (x, lengths, batch_first) in enumerate(batches):
         picture = show(x, lengths, batch_first)
         packed = pack_padded_sequence(x, list(lengths), batch_first, enforce_sorted=False)
         padded, steps = pad_packed_sequence(packed, batch_first=True)
-        sequences = _sequences(padded, steps.tolist())
+        sequences = _real_numbers(padded, steps.tolist())
         comparison = Comparison(f"batch {i + 1}: the sequences that are packed", sequences, target)
         if not comparison.agree:
-            return _not_yet(f"batch {i + 1}", hints[i], picture, comparison)
+            return _not_solved(f"batch {i + 1}", hints[i], picture, comparison)
     return Verdict(
         True,
         "All three give the same six sequences, whole and in order. Here is the last.",

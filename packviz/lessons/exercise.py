@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, ParamSpec
 
-from packviz.core.util import is_readers
+from packviz.core.util import is_user_code
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import REAL
 from packviz.draw.sheet import Sheet, stack
 
-Asked = ParamSpec("Asked")
+CheckParams = ParamSpec("CheckParams")
 
-NOT_YET = (
+NO_RESULT_MESSAGE = (
     "Not solved yet: your function returns nothing. Replace the … with "
     "your own code and run the cell again."
 )
-STUB = "Not solved yet: replace the … with your own answer and run the cell again."
+STUB_MESSAGE = "Not solved yet: replace the … with your own answer and run the cell again."
 
 
 class NotSolvedError(AssertionError):
@@ -57,7 +57,7 @@ class Verdict(Drawing):
         """
         if self.solved:
             return f"✓ {self.message}"
-        is_missing = self.message in (STUB, NOT_YET)
+        is_missing = self.message in (STUB_MESSAGE, NO_RESULT_MESSAGE)
         return f"○ {self.message}" if is_missing else f"✗ {self.message}"
 
     def to_text(self) -> str:
@@ -83,8 +83,8 @@ class Comparison(Drawing):
     def __init__(self, title: str, yours: Iterable[object], target: Iterable[object]) -> None:
         """Converts the entries to strings."""
         self.title = title
-        self.yours = [_entry(value) for value in yours]
-        self.target = [_entry(value) for value in target]
+        self.yours = [_entry_text(value) for value in yours]
+        self.target = [_entry_text(value) for value in target]
 
     @property
     def agree(self) -> bool:
@@ -93,13 +93,15 @@ class Comparison(Drawing):
 
     @property
     def _table(self) -> CellTable:
-        yours = []
-        target = []
+        your_cells = []
+        target_cells = []
         for answer, right in zip_longest(self.yours, self.target, fillvalue=""):
-            yours.append(Cell(REAL, answer, framed=answer != right))
-            target.append(Cell(REAL, right))
-        heads = [str(i) for i in range(len(yours))] or [""]
-        return CellTable(self.title, ["yours", "target"], heads, [yours, target], axis="")
+            your_cells.append(Cell(REAL, answer, is_framed=answer != right))
+            target_cells.append(Cell(REAL, right))
+        column_names = [str(i) for i in range(len(your_cells))] or [""]
+        return CellTable(
+            self.title, ["yours", "target"], column_names, [your_cells, target_cells], axis=""
+        )
 
     def to_text(self) -> str:
         """Returns both rows as text, with a `!` before every entry that differs."""
@@ -113,80 +115,80 @@ class Comparison(Drawing):
         return self._table.sheet(theme, self.to_text())
 
 
-def _entry(value: object) -> str:
-    plain = getattr(value, "tolist", None)  # of a tensor, an array or a NumPy number
-    if plain:
-        value = plain()
+def _entry_text(value: object) -> str:
+    to_list = getattr(value, "tolist", None)  # of a tensor, an array or a NumPy number
+    if to_list:
+        value = to_list()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value)
 
 
-def hint_for(answer: object, mistakes: Mapping[str, object], otherwise: str) -> str:
+def hint_for(answer: object, mistakes: Mapping[str, object], default_hint: str) -> str:
     """Returns the hint for the mistake that leads to this answer.
 
     Args:
         answer: the reader's answer.
         mistakes: for each hint, the answer that the mistake leads to.
-        otherwise: the hint for all other answers.
+        default_hint: the hint for all other answers.
     """
     for hint, wrong in mistakes.items():
         if wrong == answer:
             return hint
-    return otherwise
+    return default_hint
 
 
-def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
+def exercise(check: Callable[CheckParams, Verdict]) -> Callable[CheckParams, Verdict]:
     """Wraps a check so that it returns a verdict for every answer.
 
     If the answer is still a stub, returns nothing or raises an error, the verdict reports that. In
     strict mode, which the environment variable `PACKVIZ_STRICT=1` switches on, an exercise that is
     not solved raises `NotSolvedError`.
     """
-    judge: Callable[..., Verdict] = check
+    untyped_check: Callable[..., Verdict] = check
 
     @functools.wraps(check)
-    def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
-        cause: Exception | None = None
+    def guarded_check(*args: CheckParams.args, **kwargs: CheckParams.kwargs) -> Verdict:
+        raised_error: Exception | None = None
         try:
-            answers = [answering(value) for value in args]
-            named = {name: answering(value) for name, value in kwargs.items()}
-            verdict = judge(*answers, **named)
+            answers = [require_answer(value) for value in args]
+            named_answers = {name: require_answer(value) for name, value in kwargs.items()}
+            verdict = untyped_check(*answers, **named_answers)
         except Exception as error:
-            cause = error
-            verdict = Verdict(False, _describe(error))
+            raised_error = error
+            verdict = Verdict(False, _describe_error(error))
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
-            raise NotSolvedError(verdict.to_text()) from cause
+            raise NotSolvedError(verdict.to_text()) from raised_error
         return verdict
 
-    return checked
+    return guarded_check
 
 
-def answering(answer: Any) -> Any:
+def require_answer(answer: Any) -> Any:
     """Returns the reader's answer, unless it is still a stub.
 
     A function or a model is wrapped, so that a call that returns nothing raises an error.
     """
     if _is_stub(answer):
-        raise NotSolvedError(STUB)
+        raise NotSolvedError(STUB_MESSAGE)
     if not callable(answer):
         return answer
 
-    def answered(*args: Any, **kwargs: Any) -> Any:
+    def call_answer(*args: Any, **kwargs: Any) -> Any:
         result = answer(*args, **kwargs)
         if result is None or result is ...:
-            raise NotSolvedError(NOT_YET)
+            raise NotSolvedError(NO_RESULT_MESSAGE)
         return result
 
-    return answered
+    return call_answer
 
 
-def _describe(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Returns what is missing or what went wrong, with the line of the reader's own code."""
     if isinstance(error, NotSolvedError):
         return str(error)
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if is_readers(frame):
+        if is_user_code(frame):
             return f"Your answer raised {type(error).__name__} in line {line}: {error}"
     return f"Your answer does not fit: {error}"
 

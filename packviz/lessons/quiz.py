@@ -14,7 +14,7 @@ import traitlets
 
 from packviz.core.validation import one_of
 from packviz.draw.palette import LIVE
-from packviz.panels.panel import Companion, for_reader
+from packviz.panels.panel import Companion, drop_unusable_widget
 
 
 class Quiz(widgets.VBox):
@@ -50,10 +50,12 @@ class Quiz(widgets.VBox):
         self.check = widgets.Button(description="Check my answer", disabled=True)
         self.feedback = widgets.HTML()
         self.feedback.add_class("packviz-summary")
-        asked = widgets.HTML(f'<div style="{_LINE};font-weight:bold">{escape(question)}</div>')
-        super().__init__([Companion(), asked, self.choices, self.check, self.feedback])
+        question_widget = widgets.HTML(
+            f'<div style="{_LINE_STYLE};font-weight:bold">{escape(question)}</div>'
+        )
+        super().__init__([Companion(), question_widget, self.choices, self.check, self.feedback])
         self.add_class("packviz-quiz").add_class("packviz")
-        self.choices.observe(self._choose, names="value")
+        self.choices.observe(self._on_choice, names="value")
         self.check.on_click(self._show_feedback)
 
     @property
@@ -69,7 +71,7 @@ class Quiz(widgets.VBox):
     def __repr__(self) -> str:
         return self.to_text()
 
-    def _choose(self, change: traitlets.Bunch) -> None:
+    def _on_choice(self, change: traitlets.Bunch) -> None:
         self.check.disabled = change.new is None
         self.feedback.value = ""
 
@@ -79,14 +81,16 @@ class Quiz(widgets.VBox):
         if self.solved:
             verdict = "✓ Right."
             colour = LIVE.right
-        why = escape(self._feedback_to[self.choices.value])
-        look = f"{_LINE};border-left:4px solid {colour};padding:2px 10px"
+        feedback_text = escape(self._feedback_to[self.choices.value])
+        style = f"{_LINE_STYLE};border-left:4px solid {colour};padding:2px 10px"
         self.feedback.value = (
-            f'<div style="{look}"><b style="color:{colour}">{verdict}</b> {why}</div>'
+            f'<div style="{style}"><b style="color:{colour}">{verdict}</b> {feedback_text}</div>'
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        return for_reader({**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()})
+        return drop_unusable_widget(
+            {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
+        )
 
 
 def ask(name: str) -> Quiz:
@@ -100,4 +104,4 @@ def ask(name: str) -> Quiz:
     return Quiz(**quizzes[one_of("name", name, quizzes)])
 
 
-_LINE = f"color:{LIVE.text};line-height:1.4;max-width:760px;white-space:normal"
+_LINE_STYLE = f"color:{LIVE.text};line-height:1.4;max-width:760px;white-space:normal"

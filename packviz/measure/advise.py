@@ -13,18 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.batches import batches
-from packviz.core.layout import IntArray, Layout, require_steps
+from packviz.core.layout import IntArray, Layout, require_nonempty
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import Padded
 from packviz.core.util import first_line
-from packviz.core.validation import require_seconds, require_values
-from packviz.draw.text import count, table
+from packviz.core.validation import reject_meta, require_seconds
+from packviz.draw.text import table, with_noun
 from packviz.measure import rnn_calls
-from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
+from packviz.measure.timing import FEWEST_ROUNDS, RATIO_NOTE, Timing, measure, stopwatch
 from packviz.ops import running
 from packviz.ops.agreement import relative_error
 from packviz.ops.arguments import require_rnn
-from packviz.ops.tolerance import of_states
+from packviz.ops.tolerance import state_tolerance
 
 _Batch = tuple[Tensor, Tensor]  # the input and the lengths
 
@@ -39,20 +39,22 @@ PACKED = "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
 """The methods of `pv.run`, which all give the results of packing."""
 
-ALL: dict[str, Method] = {
+ALL_METHODS: dict[str, Method] = {
     PADDED: rnn_calls.padded,
     PACKED: rnn_calls.packed,
     **{f"pv.run, {method}": partial(running.run, method=method) for method in METHODS},
 }
 """Every method of running an RNN, by name, the simplest first."""
 
-SAMPLE = 5
+MAX_BATCHES = 5
 """The largest number of batches that are measured."""
 
-SLOW = 3.0
+MAX_SLOWDOWN = 3.0
 """A method this many times slower than the fastest exact one is not measured further."""
 
-_ROUNDS = 11  # these give narrow intervals on a quiet machine, so the sample leaves time for them
+_TARGET_ROUNDS = (
+    11  # these give narrow intervals on a quiet machine, so the sample leaves time for them
+)
 
 _PACKED_CODE = """\
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -92,13 +94,13 @@ class Advice(HasNumbers):
     @property
     def recommended(self) -> str:
         """The exact method that measured fastest, by its name in `timing`."""
-        return min(self._exact, key=self.timing.median)
+        return min(self._exact_methods, key=self.timing.median)
 
     @property
     def unclear(self) -> list[str]:
         """The exact methods that have no clear difference from the recommended one."""
         best = self.recommended
-        ratios = [self.timing.ratio(name, best) for name in self._exact if name != best]
+        ratios = [self.timing.ratio(name, best) for name in self._exact_methods if name != best]
         return [ratio.name for ratio in ratios if not ratio.is_clear]
 
     @property
@@ -114,15 +116,17 @@ class Advice(HasNumbers):
             return f"output, {states} = rnn(x)  # every length is the same"
         if self.recommended == PACKED:
             return _PACKED_CODE.format(states)
-        option = "" if self.method == "auto" else f", method={self.method!r}"
-        return f"import packviz as pv\n\noutput, {states} = pv.run(rnn, x, lengths{option})"
+        method_argument = "" if self.method == "auto" else f", method={self.method!r}"
+        return (
+            f"import packviz as pv\n\noutput, {states} = pv.run(rnn, x, lengths{method_argument})"
+        )
 
     @property
     def verdict(self) -> str:
         """The recommendation, and the methods that may be as fast."""
         ratio = self.timing.ratio(self.recommended, PACKED)
         if ratio.rounds < FEWEST_ROUNDS:
-            rounds = count(ratio.rounds, "round")
+            rounds = with_noun(ratio.rounds, "round")
             return (
                 f"{self.recommended} is the fastest exact method here, but {rounds} cannot show a"
                 " difference. Give a larger budget."
@@ -164,14 +168,14 @@ class Advice(HasNumbers):
             rows.append([name, milliseconds, ratio])
         for name, why in self.timing.missing.items():
             rows.append([name, f"left out: {why}"])
-        batches = count(self.sample, "batch", "batches")
+        batches = with_noun(self.sample, "batch", "batches")
         lines = [self.verdict, "", *table(rows, "<  >  <"), ""]
         lines.append(f"{self.what}. Each time is for {batches}, and for the RNN alone.")
-        lines += [RATIOS, f"Measured on {self.timing.caption}."]
+        lines += [RATIO_NOTE, f"Measured on {self.timing.caption}."]
         return "\n".join(lines)
 
     @property
-    def _exact(self) -> list[str]:
+    def _exact_methods(self) -> list[str]:
         return [name for name in self.timing.seconds if name not in self.inexact]
 
 
@@ -226,45 +230,47 @@ def advise(
     end = time.monotonic() + require_seconds("budget", budget)
     require_rnn(rnn)
     weight = next(rnn.parameters())
-    require_values("rnn", weight)
+    reject_meta("rnn", weight)
     device = weight.device
-    n = require_steps(Layout(lengths)).lengths
+    n = require_nonempty(Layout(lengths)).lengths
     groups = [n[group] for group in batches(n, batch_size, seed=seed)]
     gpus = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
-        (batch,) = _random_batches(rnn, _middle(groups, 1), seed)
-        looks, missing = _look(rnn, batch, device, end)
-        fastest = min(seconds for name, seconds in looks.items() if name != PADDED)
-        for name, seconds in looks.items():
-            if name not in (PADDED, PACKED) and seconds > SLOW * fastest:
-                missing[name] = f"on one batch, it took over {SLOW:g} times as long as the best"
-        kept = [name for name in looks if name not in missing]
-        left = end - time.monotonic()
-        rounds = left / sum(looks[name] for name in kept)  # with one batch
-        affordable = int(rounds / (_ROUNDS + 1))
-        sample = max(1, min(affordable, SAMPLE, len(groups)))
-        measured = _random_batches(rnn, _middle(groups, sample), seed)
-        calls = {name: partial(_run, ALL[name], rnn, measured) for name in kept}
+        (batch,) = _random_batches(rnn, _representative_lengths(groups, 1), seed)
+        batch_seconds, missing = _try_methods(rnn, batch, device, end)
+        fastest = min(seconds for name, seconds in batch_seconds.items() if name != PADDED)
+        for name, seconds in batch_seconds.items():
+            if name not in (PADDED, PACKED) and seconds > MAX_SLOWDOWN * fastest:
+                missing[name] = (
+                    f"on one batch, it took over {MAX_SLOWDOWN:g} times as long as the best"
+                )
+        kept = [name for name in batch_seconds if name not in missing]
+        seconds_left = end - time.monotonic()
+        rounds = seconds_left / sum(batch_seconds[name] for name in kept)  # with one batch
+        affordable_batches = int(rounds / (_TARGET_ROUNDS + 1))
+        n_batches = max(1, min(affordable_batches, MAX_BATCHES, len(groups)))
+        measured_batches = _random_batches(rnn, _representative_lengths(groups, n_batches), seed)
+        calls = {name: partial(_run, ALL_METHODS[name], rnn, measured_batches) for name in kept}
         timing = measure(
             calls,
-            rounds=max(1, int(rounds / sample)),
+            rounds=max(1, int(rounds / n_batches)),
             warmup=int(rounds >= 2),
             device=device,
-            before=running.forget,
+            before=running.clear_caches,
             until_narrow=True,
-            budget=left,
-            fewest=1,
+            budget=seconds_left,
+            min_rounds=1,
         )
     which = "forward and backward" if rnn.training else "forward alone"
     shortest = n.min()
     longest = n.max()
     steps = f"{shortest} to {longest}" if shortest < longest else f"{longest}"
-    sequences = count(n.size, "sequence")
+    sequences = with_noun(n.size, "sequence")
     what = f"{rnn}, {which}; {sequences} of {steps} steps, in batches of {batch_size}"
-    is_inexact = shortest < longest and PADDED in kept
-    inexact = (PADDED,) if is_inexact else ()
+    is_padded_inexact = shortest < longest and PADDED in kept
+    inexact = (PADDED,) if is_padded_inexact else ()
     timing = replace(timing, missing=missing)
-    return Advice(timing, sample, inexact, what, rnn.mode == "LSTM")
+    return Advice(timing, n_batches, inexact, what, rnn.mode == "LSTM")
 
 
 def _random_batches(rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> list[_Batch]:
@@ -273,23 +279,23 @@ def _random_batches(rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> 
     If the RNN is in training mode, the inputs require gradients.
     """
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    random_batches = []
     for n in lengths:
         padded = Padded(n.size, int(n.max()), rnn.batch_first)
         x = torch.randn(padded.shape(rnn.input_size), generator=generator)
         x = x.to(next(rnn.parameters()))
-        made.append((x.requires_grad_(rnn.training), torch.tensor(n)))
-    return made
+        random_batches.append((x.requires_grad_(rnn.training), torch.tensor(n)))
+    return random_batches
 
 
-def _run(method: Method, rnn: nn.RNNBase, made: Sequence[_Batch]) -> list[Tensor]:
+def _run(method: Method, rnn: nn.RNNBase, random_batches: Sequence[_Batch]) -> list[Tensor]:
     """Runs the RNN forward and, in training, backward to its inputs and weights.
 
     Returns the output and the final states of the last batch.
     """
     weights = [weight for weight in rnn.parameters() if weight.requires_grad]
     with torch.set_grad_enabled(rnn.training):
-        for x, lengths in made:
+        for x, lengths in random_batches:
             output, state = method(rnn, x, lengths)
             results = [output, *(state if isinstance(state, tuple) else (state,))]
             if rnn.training:
@@ -299,7 +305,7 @@ def _run(method: Method, rnn: nn.RNNBase, made: Sequence[_Batch]) -> list[Tensor
     return [result.detach() for result in results]
 
 
-def _look(
+def _try_methods(
     rnn: nn.RNNBase, batch: _Batch, device: torch.device, end: float
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Calls each method on one batch, and compares its results, without dropout, with packing's.
@@ -311,15 +317,15 @@ def _look(
     """
     seconds = stopwatch(device)
     training = rnn.training
-    looks: dict[str, float] = {}
+    batch_seconds: dict[str, float] = {}
     missing = {}
-    for name in dict.fromkeys((PACKED, *ALL)):
-        if looks and time.monotonic() >= end:
+    for name in dict.fromkeys((PACKED, *ALL_METHODS)):
+        if batch_seconds and time.monotonic() >= end:
             missing[name] = "the budget was used up"
             continue
-        run = partial(_run, ALL[name], rnn, [batch])
+        run = partial(_run, ALL_METHODS[name], rnn, [batch])
         try:
-            took = seconds(run)
+            call_seconds = seconds(run)
             rnn.eval()
             results = run()
         except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
@@ -331,18 +337,19 @@ def _look(
             rnn.train(training)
         if name == PACKED:
             expected = results
-        _, agree = relative_error(results, expected, partial(of_states, device=device.type))
+        _, agree = relative_error(results, expected, partial(state_tolerance, device=device.type))
         if not agree and name != PADDED:
             missing[name] = "its results differ from those of packing"
             continue
-        if time.monotonic() + len(ALL) * took < end:  # a first call also imports and allocates
-            took = seconds(run)
-        looks[name] = took
-    return looks, missing
+        if time.monotonic() + len(ALL_METHODS) * call_seconds < end:
+            # A first call also imports and allocates.
+            call_seconds = seconds(run)
+        batch_seconds[name] = call_seconds
+    return batch_seconds, missing
 
 
-def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
+def _representative_lengths(groups: Sequence[IntArray], n_batches: int) -> list[IntArray]:
     """Ranks batches by cells, divides them into equal groups, and returns the middle of each."""
-    ranked = sorted(groups, key=lambda n: n.size * n.max())
-    middles = (np.arange(sample) + 0.5) * len(ranked) / sample
-    return [ranked[int(i)] for i in middles]
+    sorted_groups = sorted(groups, key=lambda n: n.size * n.max())
+    middles = (np.arange(n_batches) + 0.5) * len(sorted_groups) / n_batches
+    return [sorted_groups[int(i)] for i in middles]

@@ -21,7 +21,7 @@ import torch
 
 from packviz.measure.timing import Sample, Sampler
 
-Make = Callable[[], Mapping[str, Sampler]]
+MakeSamplers = Callable[[], Mapping[str, Sampler]]
 """A function that makes samples of calls, by name. It can be pickled, so it is not a lambda."""
 
 
@@ -32,7 +32,7 @@ class ChildError(RuntimeError):
 class Child:
     """A call in a child process."""
 
-    def __init__(self, make: Make, name: str) -> None:
+    def __init__(self, make: MakeSamplers, name: str) -> None:
         """Starts the process, which creates the calls and keeps the one called `name`.
 
         The process gets as many threads as this one has, and torch's random seed 0.
@@ -77,13 +77,13 @@ class Child:
 
 
 @contextmanager
-def children(make: Make, names: Sequence[str]) -> Iterator[dict[str, Child]]:
+def children(make: MakeSamplers, names: Sequence[str]) -> Iterator[dict[str, Child]]:
     """Starts a child for each name, and ends all of them after the `with` block."""
     with ExitStack() as stack:
         yield {name: stack.enter_context(closing(Child(make, name))) for name in names}
 
 
-def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:
+def _serve(connection: Connection, make: MakeSamplers, name: str, threads: int) -> None:
     """Answers the parent process until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
     torch.set_num_threads(threads)

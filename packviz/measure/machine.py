@@ -14,9 +14,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packviz.core.silence import closed
-from packviz.core.system import cpu_name, output, own_version
-from packviz.draw.text import count
+from packviz.core.silence import discard_output
+from packviz.core.system import cpu_name, first_output_line, packviz_version
+from packviz.draw.text import with_noun
 
 try:
     import resource
@@ -26,10 +26,10 @@ except ModuleNotFoundError:  # Windows and Pyodide have no such module
 if TYPE_CHECKING:
     import torch
 
-Data = Mapping[str, Any]
+JsonDict = Mapping[str, Any]
 """Plain data that JSON can represent."""
 
-ALLOCATOR = (
+ALLOCATOR_VARIABLES = (
     "MALLOC_MMAP_MAX_",
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
@@ -41,7 +41,7 @@ ALLOCATOR = (
 )
 """The environment variables that change how memory is allocated on the CPU."""
 
-ENVIRONMENT = (
+RECORDED_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
     "OMP_NUM_THREADS",
@@ -49,19 +49,19 @@ ENVIRONMENT = (
 )
 """Further environment variables: for memory on a GPU, and for the number of threads."""
 
-CHANGING = ("date", "load_average", "busy_cores", "cores", "driver")
+CHANGING_FIELDS = ("date", "load_average", "busy_cores", "cores", "driver")
 """The fields of the provenance that may differ between the points of a result file."""
 
-ONE_PER_CALL = "one for each call"
+PROCESS_PER_CALL = "one for each call"
 """The value of the parameter `processes` if each call was timed in a process of its own."""
 
-_DEFAULT = "default"  # an allocator without settings
-_IDLE = 0.2  # cores
-_BLAS = {"mkl": "MKL", "open": "OpenBLAS", "accelerate": "Accelerate"}
+_DEFAULT_ALLOCATOR = "default"  # an allocator without settings
+_BUSY_CORES_LIMIT = 0.2  # cores
+_BLAS_NAMES = {"mkl": "MKL", "open": "OpenBLAS", "accelerate": "Accelerate"}
 _NOT_RECORDED = "not recorded"
 
 
-def peak(call: Callable[[], object], device: str | torch.device = "cpu") -> int | None:
+def peak_memory(call: Callable[[], object], device: str | torch.device = "cpu") -> int | None:
     """Runs a call once and measures its peak memory.
 
     The result includes all blocks that torch's allocator hands out and takes back: all tensors, and
@@ -83,7 +83,7 @@ def peak(call: Callable[[], object], device: str | torch.device = "cpu") -> int 
     """
     import torch  # noqa: PLC0415
 
-    from packviz.ops.private import memory_changes  # noqa: PLC0415
+    from packviz.ops.private import record_allocations  # noqa: PLC0415
 
     device = torch.device(device)
     if device.type == "cuda":
@@ -95,8 +95,8 @@ def peak(call: Callable[[], object], device: str | torch.device = "cpu") -> int 
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu":
         return None
-    with closed(2):
-        changes = memory_changes(call)
+    with discard_output(2):
+        changes = record_allocations(call)
     return None if changes is None else max(accumulate(changes), default=0)
 
 
@@ -111,7 +111,7 @@ def page_faults() -> int | None:
 
 
 def provenance(
-    device: str | torch.device = "cpu", parameters: Data | None = None
+    device: str | torch.device = "cpu", parameters: JsonDict | None = None
 ) -> dict[str, Any]:
     """Returns a description of the machine and the settings, as plain data for a JSON file.
 
@@ -132,13 +132,13 @@ def provenance(
         "cores": os.cpu_count(),
         "load_average": load_average(),
         "threads": torch.get_num_threads(),
-        "environment": _environment(ENVIRONMENT),
+        "environment": _environment_variables(RECORDED_VARIABLES),
         "allocator": allocator(),
         "blas": blas(),
         "torch": torch.__version__,
         "onednn": has_onednn(),
         "python": platform.python_version(),
-        "packviz": own_version(),
+        "packviz": packviz_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "parameters": dict(parameters or {}),
@@ -149,7 +149,7 @@ def provenance(
             "device_name": torch.cuda.get_device_name(device),
             "cuda": torch.version.cuda,
             "cudnn": cudnn_version(),
-            "driver": _driver(),
+            "driver": _driver_version(),
             "device_memory": torch.cuda.get_device_properties(device).total_memory,
             "tf32": multiplies_in_tf32(),
         }
@@ -162,16 +162,18 @@ def allocator() -> str:
     Examples are `glibc 2.36, default` and `glibc 2.36, MALLOC_MMAP_MAX_=0`.
     """
     library = " ".join(platform.libc_ver()).strip() or sys.platform
-    settings = [f"{name}={value}" for name, value in _environment(ALLOCATOR).items()]
-    return ", ".join([library, *(settings or [_DEFAULT])])
+    settings = [
+        f"{name}={value}" for name, value in _environment_variables(ALLOCATOR_VARIABLES).items()
+    ]
+    return ", ".join([library, *(settings or [_DEFAULT_ALLOCATOR])])
 
 
 def is_usual_allocator() -> bool:
     """Returns whether no environment variable changes how memory is allocated on the CPU."""
-    return not _environment(ALLOCATOR)
+    return not _environment_variables(ALLOCATOR_VARIABLES)
 
 
-def _environment(names: Iterable[str]) -> dict[str, str]:
+def _environment_variables(names: Iterable[str]) -> dict[str, str]:
     """Returns the environment variables that are set and not empty."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
@@ -180,8 +182,8 @@ def blas() -> str:
     """Returns the name of torch's library for matrix products on the CPU, such as `mkl`."""
     import torch  # noqa: PLC0415
 
-    settings = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
-    return settings[1] if settings else "unknown"
+    match = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    return match[1] if match else "unknown"
 
 
 def load_average() -> list[float]:
@@ -203,12 +205,12 @@ def wait_until_idle(limit: float) -> float:
         The number of cores that were busy in the last fifth of a second of the wait.
     """
     end = time.monotonic() + limit
-    pause = 0.2
+    pause_seconds = 0.2
     while True:
-        busy = _busy_cores(pause)
-        if busy < _IDLE or time.monotonic() >= end:
+        busy = _busy_cores(pause_seconds)
+        if busy < _BUSY_CORES_LIMIT or time.monotonic() >= end:
             return round(busy, 2)
-        pause = 2.0
+        pause_seconds = 2.0
 
 
 def _busy_cores(seconds: float) -> float:
@@ -220,9 +222,9 @@ def _busy_cores(seconds: float) -> float:
         ValueError: the system reports neither its busy time nor its load.
     """
     try:
-        earlier = _core_seconds()
+        earlier = _core_ticks()
         time.sleep(seconds)
-        now = _core_seconds()
+        now = _core_ticks()
     except OSError:
         loads = load_average()
         if not loads:
@@ -235,23 +237,23 @@ def _busy_cores(seconds: float) -> float:
     return busy / max(passed, 1) * (os.cpu_count() or 1)
 
 
-def _core_seconds() -> tuple[int, int]:
+def _core_ticks() -> tuple[int, int]:
     """Returns the busy time and the total time of all cores together, since the system started.
 
     The unit is a tick of the kernel's clock.
     """
     first = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
     ticks = [int(word) for word in first.split()[1:9]]
-    idle, waiting = ticks[3:5]
-    return sum(ticks) - idle - waiting, sum(ticks)
+    idle, io_wait = ticks[3:5]
+    return sum(ticks) - idle - io_wait, sum(ticks)
 
 
-def on_gpu(place: Data) -> bool:
+def is_on_gpu(place: JsonDict) -> bool:
     """Returns whether a measurement was made on a GPU, given its provenance."""
     return str(place.get("device")).startswith("cuda")
 
 
-def overload(place: Data) -> str:
+def describe_overload(place: JsonDict) -> str:
     """Returns a description of the load if it exceeded the number of cores, and otherwise `""`.
 
     Args:
@@ -261,10 +263,10 @@ def overload(place: Data) -> str:
     cores = place.get("cores")
     if not cores or load <= cores:
         return ""
-    return f"a load of {load:.1f} on {count(cores, 'core')}"
+    return f"a load of {load:.1f} on {with_noun(cores, 'core')}"
 
 
-def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) -> str:
+def caption(place: JsonDict, rounds: Iterable[int] = (), each: Iterable[JsonDict] = ()) -> str:
     """Returns a caption for measured times: the machine, the settings and the date.
 
     If the load was checked before each point, the caption gives the number of cores that other
@@ -277,57 +279,57 @@ def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) 
         rounds: the numbers of rounds, one number for each point.
         each: the provenance of each point, with its load and date, if there are several points.
     """
-    kind = f"GPU, CUDA {place.get('cuda')}" if on_gpu(place) else "CPU"
+    kind = f"GPU, CUDA {place.get('cuda')}" if is_on_gpu(place) else "CPU"
     points = [*each] or [place]
     loads = [point["load_average"][0] for point in points if point.get("load_average")]
     busy = [float(point["busy_cores"]) for point in points if "busy_cores" in point]
     dates = [point["date"][:10] for point in points if "date" in point]
     parts = [f"{place.get('device_name')} ({kind})", f"torch {place.get('torch')}"]
     library = place.get("blas", _NOT_RECORDED)
-    parts.append(f"BLAS {_BLAS.get(library, library)}")
+    parts.append(f"BLAS {_BLAS_NAMES.get(library, library)}")
     if "threads" in place:
-        parts.append(count(place["threads"], "thread"))
+        parts.append(with_noun(place["threads"], "thread"))
     parts.append(_allocator_in_words(place))
     environment = place.get("environment", {})
     parts += [f"{name}={value}" for name, value in environment.items()]
-    if place.get("parameters", {}).get("processes") == ONE_PER_CALL:
+    if place.get("parameters", {}).get("processes") == PROCESS_PER_CALL:
         parts.append("a process for each method")
     if "cores" in place:
-        cores = count(place["cores"], "core")
+        cores = with_noun(place["cores"], "core")
         if busy:
-            parts.append(f"other programs on {_span(busy)} of {cores}")
+            parts.append(f"other programs on {_range_text(busy)} of {cores}")
         elif loads:
-            parts.append(f"load {_span(loads)} on {cores}")
-    if taken := _span(rounds):
+            parts.append(f"load {_range_text(loads)} on {cores}")
+    if taken := _range_text(rounds):
         parts.append(f"{taken} round{'' if taken == '1' else 's'}")
     if dates:
-        parts.append(_span(dates))
-    made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
-    return made_up + ", ".join(parts)
+        parts.append(_range_text(dates))
+    fake_warning = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
+    return fake_warning + ", ".join(parts)
 
 
-def _allocator_in_words(place: Data) -> str:
+def _allocator_in_words(place: JsonDict) -> str:
     library, _, settings = place.get("allocator", _NOT_RECORDED).partition(", ")
     if not settings:
         return f"allocator {library}"
     name = library.partition(" ")[0]
-    if settings == _DEFAULT:
+    if settings == _DEFAULT_ALLOCATOR:
         return f"{name}'s default allocator"
     return f"{name}'s allocator with {settings}"
 
 
-def _span(values: Iterable[Any]) -> str:
+def _range_text(values: Iterable[Any]) -> str:
     """Returns the smallest and the largest value as text, or only one if they are equal."""
-    ordered = [
+    sorted_texts = [
         f"{value:.1f}" if isinstance(value, float) else str(value) for value in sorted(values)
     ]
-    ends = ordered[:1] + ordered[-1:]
+    ends = sorted_texts[:1] + sorted_texts[-1:]
     return " to ".join(dict.fromkeys(ends))
 
 
 @functools.cache
-def _driver() -> str | None:
-    return output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+def _driver_version() -> str | None:
+    return first_output_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 
 
 def check_device(device: str | torch.device) -> str:

@@ -20,7 +20,7 @@ from packviz.ops import packing
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
-def rnn_of(spec: Spec, batch_first: bool = False) -> nn.RNNBase:
+def make_rnn(spec: Spec, batch_first: bool = False) -> nn.RNNBase:
     """Returns a new RNN of the kind and the sizes that a spec describes."""
     kind: Callable[..., nn.RNNBase] = getattr(nn, spec.mode)
     sizes = spec.input_size, spec.hidden_size, spec.num_layers
@@ -49,12 +49,13 @@ def packed(
     return pad(output, batch_first=first)[0], state
 
 
-own_pad = partial(packed, pad=packing.pad_packed_sequence)
-drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
-"""Variants of `packed`: `own_pad` uses packviz's padding, and `drop_in` its packing as well."""
+packed_packviz_pad = partial(packed, pad=packing.pad_packed_sequence)
+packed_packviz = partial(packed_packviz_pad, pack=packing.pack_padded_sequence)
+"""Variants of `packed`: `packed_packviz_pad` uses packviz's padding, and `packed_packviz` its
+packing as well."""
 
 
-def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True) -> Call:
+def make_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True) -> Call:
     """Returns a function that runs a forward pass and, in training, a backward pass.
 
     The backward pass starts from a gradient of ones.

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packviz.core.util import PathLike, require_suffix
-from packviz.measure.machine import Data
+from packviz.measure.machine import JsonDict
 
 try:
     import fcntl
@@ -26,13 +26,13 @@ except ModuleNotFoundError:  # Windows has no such module
     fcntl = None  # type: ignore[assignment]
 
 
-def find(name: PathLike) -> Path:
+def find_file(name: PathLike) -> Path:
     """Returns the path of a result file. Inside a checkout, the name of a recorded file is enough.
 
     Raises:
         ValueError: there is no such file.
     """
-    for folder in (Path(), *_recorded()):
+    for folder in (Path(), *_recorded_folders()):
         if (folder / name).is_file():
             return folder / name
     raise ValueError(
@@ -41,13 +41,15 @@ def find(name: PathLike) -> Path:
     )
 
 
-def available(kind: str) -> list[Path]:
+def recorded_files(kind: str) -> list[Path]:
     """Returns the paths of an experiment's recorded files, which are named `KIND_….json`."""
-    paths = {path.name: path for folder in _recorded() for path in folder.glob(f"{kind}_*.json")}
+    paths = {
+        path.name: path for folder in _recorded_folders() for path in folder.glob(f"{kind}_*.json")
+    }
     return [paths[name] for name in sorted(paths)]
 
 
-def _recorded() -> Iterator[Path]:
+def _recorded_folders() -> Iterator[Path]:
     """Yields the folders that may contain recorded files, here and in the folders above."""
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -55,7 +57,7 @@ def _recorded() -> Iterator[Path]:
         yield folder / "notebooks" / "recorded"
 
 
-def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
+def read(path: PathLike, kind: str, version: int) -> tuple[JsonDict, list[JsonDict]]:
     """Returns the provenance and the rows of a result file.
 
     Raises:
@@ -63,23 +65,25 @@ def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
     """
     name = os.fspath(path)
     content = Path(path).read_text(encoding="utf-8")
-    complete, _, _ = content.rpartition("\n")  # an interrupted process may have left half a line
+    # An interrupted process may have left half a line.
+    complete_lines, _, _ = content.rpartition("\n")
     try:
-        head, *rows = [json.loads(line) for line in complete.splitlines()]
-        actual = f"{head['packviz']!r}, version {head['version']!r}"
+        head, *rows = [json.loads(line) for line in complete_lines.splitlines()]
+        actual_kind = f"{head['packviz']!r}, version {head['version']!r}"
     except (ValueError, KeyError, TypeError):
         raise ValueError(
             f"{name} is not a result file, or is damaged; choose another file"
         ) from None
     expected = f"{kind!r}, version {version!r}"
-    if actual != expected:
+    if actual_kind != expected:
         raise ValueError(
-            f"{name} contains results of {actual}, not of {expected}; measure into another file"
+            f"{name} contains results of {actual_kind}, not of {expected}; measure into another"
+            " file"
         )
     return head["provenance"], rows
 
 
-def append(path: PathLike, head: Data, row: Data) -> None:
+def append_row(path: PathLike, head: JsonDict, row: JsonDict) -> None:
     """Appends a row to a result file, and first the head if the file is empty or does not exist.
 
     Raises:
@@ -93,8 +97,8 @@ def append(path: PathLike, head: Data, row: Data) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
         file.seek(0)
         content = file.read()
-        complete = content.rfind(b"\n") + 1
-        file.truncate(complete)  # drops a line that an interrupted process left incomplete
-        if not complete:
+        complete_size = content.rfind(b"\n") + 1
+        file.truncate(complete_size)  # drops a line that an interrupted process left incomplete
+        if not complete_size:
             line = f"{json.dumps(head)}\n{line}"
         file.write(f"{line}\n".encode())

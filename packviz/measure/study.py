@@ -30,27 +30,27 @@ from packviz.core.util import HasText, PathLike, first_line
 from packviz.draw.text import table
 from packviz.measure import rows
 from packviz.measure.machine import (
-    CHANGING,
-    ONE_PER_CALL,
-    Data,
+    CHANGING_FIELDS,
+    PROCESS_PER_CALL,
+    JsonDict,
     caption,
     check_device,
+    is_on_gpu,
     is_usual_allocator,
-    on_gpu,
     provenance,
     wait_until_idle,
 )
 from packviz.measure.timing import (
     FEWEST_ROUNDS,
-    RATIOS,
+    RATIO_NOTE,
     Call,
     Ratio,
     Sampler,
     Timing,
-    in_turn,
-    peaks,
-    sample,
+    peak_memories,
     stopwatch,
+    time_call,
+    time_rounds,
 )
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
 The forward pass alone builds no graph for autograd.
 """
 
-KINDS = DISTRIBUTIONS | {"log-normal around 20": partial(log_normal, median=math.exp(3))}
+LENGTH_KINDS = DISTRIBUTIONS | {"log-normal around 20": partial(log_normal, median=math.exp(3))}
 """The distributions of lengths by name, as functions of `(batch_size, longest, seed)`."""
 
-_MOST_ROUNDS = 25  # within a budget
-_NOT_COMPARED = (
-    *CHANGING,
+_MAX_ROUNDS = 25  # within a budget
+_UNCOMPARED_FIELDS = (
+    *CHANGING_FIELDS,
     "device",
     "fake",
     "parameters",
@@ -87,7 +87,7 @@ class Point:
 
     Attributes:
         mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
-        kind: the distribution of the lengths, one of `KINDS`.
+        kind: the distribution of the lengths, one of `LENGTH_KINDS`.
         batch_size: number of sequences, `B`.
         steps: the largest length that may be drawn. The padded batch is as wide as the longest
             length that was drawn.
@@ -105,20 +105,20 @@ class Point:
     directions: int = 1
 
     def __str__(self) -> str:
-        two = ", two directions" if self.directions == 2 else ""
-        rnn = f"{self.mode}({self.input_size}, {self.hidden_size}{two})"
+        directions_text = ", two directions" if self.directions == 2 else ""
+        rnn = f"{self.mode}({self.input_size}, {self.hidden_size}{directions_text})"
         return f"{rnn}, {self.kind}, {self.batch_size} × {self.steps}"
 
     @property
     def spec(self) -> Spec:
         """The kind and the sizes of the RNN."""
-        two = self.directions == 2
-        return Spec(self.mode, self.input_size, self.hidden_size, bidirectional=two)
+        is_bidirectional = self.directions == 2
+        return Spec(self.mode, self.input_size, self.hidden_size, bidirectional=is_bidirectional)
 
     @cached_property
     def layout(self) -> Layout:
         """The lengths of the batch, in random order."""
-        drawn = KINDS[self.kind](self.batch_size, self.steps, 0)
+        drawn = LENGTH_KINDS[self.kind](self.batch_size, self.steps, 0)
         return Layout(np.random.default_rng(1).permutation(drawn))
 
 
@@ -133,7 +133,7 @@ class Results(HasText, Generic[P, V]):
             is a dict of timings by pass.
     """
 
-    provenance: Data
+    provenance: JsonDict
     values: Mapping[P, V]
 
     @property
@@ -154,8 +154,8 @@ class Results(HasText, Generic[P, V]):
             ValueError: the point was not measured.
         """
         if point not in self.values:
-            measured = "; ".join(map(str, self.values))
-            raise ValueError(f"{point} was not measured; choose one of .points: {measured}")
+            measured_points = "; ".join(map(str, self.values))
+            raise ValueError(f"{point} was not measured; choose one of .points: {measured_points}")
         return self.timings(point)[which]
 
     def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:
@@ -199,15 +199,15 @@ class Results(HasText, Generic[P, V]):
                 first = next(iter(timing.seconds), "")
                 lines.append(f"{point}, {which}")
                 head = ["", "ms", f"times as long as {first} (quartiles)"]
-                calls = [[*row, timing.costs(row[0])] for row in timing.against(first)]
-                lines += table([head, *calls], "<  >  <  <")
-        lines += ["", RATIOS]
+                call_rows = [[*row, timing.costs(row[0])] for row in timing.against(first)]
+                lines += table([head, *call_rows], "<  >  <  <")
+        lines += ["", RATIO_NOTE]
         lines += [f"✗ {line}." for line in self.left_out]
         lines.append(f"Measured on {self.caption}.")
         return "\n".join(lines)
 
 
-TimedPoints = Results[Point, dict[str, Timing]]
+TimedResults = Results[Point, dict[str, Timing]]
 """The results of a study whose points are an RNN and a batch, with timings by pass."""
 
 
@@ -223,7 +223,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         calls: the functions by name.
-        clear: a function to run before each call, outside the measured time.
+        before_call: a function to run before each call, outside the measured time.
         alike: names of calls that must return the same results, apart from rounding. The first of
             these calls is the reference. A call that fails, or whose results differ from the
             reference, is left out.
@@ -231,22 +231,22 @@ class Comparison(NamedTuple):
     """
 
     calls: Mapping[str, Call]
-    clear: Call = lambda: None
+    before_call: Call = lambda: None
     alike: Sequence[str] = ()
-    parameters: Data | None = None
+    parameters: JsonDict | None = None
 
 
-Make = Callable[[], Comparison]
+MakeComparison = Callable[[], Comparison]
 """A function that makes a comparison. For child processes, it can be pickled."""
 
 
-def timed(
-    make: Make,
+def time_comparison(
+    make: MakeComparison,
     device: str,
-    settings: Data,
+    settings: JsonDict,
     *,
     warmup: int = 3,
-    memory: bool = False,
+    measure_memory: bool = False,
     share: float = 1.0,
 ) -> Timing:
     """Checks that the results of the calls agree, and times the calls.
@@ -260,8 +260,9 @@ def timed(
         settings: the study's parameters: the `rounds`, the `budget` in seconds, the `fewest` rounds
             that are measured whatever they take, and `processes` and `wait` (see `Study.record`).
         warmup: number of further warm-up rounds, which do not count.
-        memory: whether to measure peak memory. It does not depend on the allocator's settings, with
-            which torch's profiler may need all memory of the machine. So it is not measured then.
+        measure_memory: whether to measure peak memory. It does not depend on the allocator's
+            settings, with which torch's profiler may need all memory of the machine. So it is not
+            measured then.
         share: the share of the budget to use.
 
     Returns:
@@ -275,39 +276,41 @@ def timed(
     """
     wait = settings.get("wait", 0)
     place: dict[str, Any] = {"busy_cores": wait_until_idle(wait)} if wait else {}
-    with _random_state():  # as in the child processes
+    with _fixed_random_state():  # as in the child processes
         comparison = make()
     difference, missing = _compared(comparison)
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
     sizes: dict[str, int] = {}
-    if memory and is_usual_allocator():
-        sizes = peaks(calls, comparison.clear, device)
-    rounds = settings.get("rounds", _MOST_ROUNDS)
+    if measure_memory and is_usual_allocator():
+        sizes = peak_memories(calls, comparison.before_call, device)
+    rounds = settings.get("rounds", _MAX_ROUNDS)
     budget = settings.get("budget", math.inf) * share
-    fewest = settings.get("fewest", FEWEST_ROUNDS)
-    if settings.get("processes") == ONE_PER_CALL:
+    min_rounds = settings.get("fewest", FEWEST_ROUNDS)
+    if settings.get("processes") == PROCESS_PER_CALL:
         from packviz.measure.children import children  # noqa: PLC0415
 
-        with children(partial(_samplers, make, device), [*calls]) as started:
-            timing = in_turn(started, rounds, warmup, budget=budget, fewest=fewest)
+        with children(partial(_samplers, make, device), [*calls]) as child_samplers:
+            timing = time_rounds(
+                child_samplers, rounds, warmup, budget=budget, min_rounds=min_rounds
+            )
     else:
-        local = _samplers(lambda: comparison._replace(calls=calls), device)
-        timing = in_turn(local, rounds, warmup, budget=budget, fewest=fewest)
+        samplers = _samplers(lambda: comparison._replace(calls=calls), device)
+        timing = time_rounds(samplers, rounds, warmup, budget=budget, min_rounds=min_rounds)
     now = provenance(device)
-    place |= {name: now[name] for name in CHANGING if name in now}
+    place |= {name: now[name] for name in CHANGING_FIELDS if name in now}
     if comparison.parameters:
         place["parameters"] = dict(comparison.parameters)
     place["difference"] = difference
     return dataclasses.replace(timing, provenance=place, memory=sizes, missing=missing)
 
 
-def _samplers(make: Make, device: str) -> dict[str, Sampler]:
+def _samplers(make: MakeComparison, device: str) -> dict[str, Sampler]:
     comparison = make()
     clock = stopwatch(device)
     return {
-        name: partial(sample, call, clock, comparison.clear)
+        name: partial(time_call, call, clock, comparison.before_call)
         for name, call in comparison.calls.items()
     }
 
@@ -315,7 +318,7 @@ def _samplers(make: Make, device: str) -> dict[str, Sampler]:
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
     from packviz.ops.agreement import full_precision, leaves, relative_error  # noqa: PLC0415
-    from packviz.ops.tolerance import of_gradients  # noqa: PLC0415
+    from packviz.ops.tolerance import gradient_tolerance  # noqa: PLC0415
 
     difference = {}
     missing = {}
@@ -323,7 +326,7 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
     expected = []
     with full_precision():
         for name in comparison.alike:
-            comparison.clear()
+            comparison.before_call()
             try:
                 result = [*leaves(comparison.calls[name]()).values()]
             except Exception as error:  # compilers and drivers raise errors of any kind
@@ -338,13 +341,13 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
                 reference = name
                 expected = result
                 continue
-            off, agree = relative_error(result, expected, of_gradients)
+            largest_error, agree = relative_error(result, expected, gradient_tolerance)
             if agree:
-                difference[name] = off
+                difference[name] = largest_error
             else:
                 missing[name] = (
-                    f"its results differ from those of {reference!r} by {off:.2g} of the largest"
-                    " value"
+                    f"its results differ from those of {reference!r} by {largest_error:.2g} of the"
+                    " largest value"
                 )
     return difference, missing
 
@@ -355,21 +358,25 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
-def timed_training(
-    calls: Callable[[P, str], Comparison], point: P, device: str, settings: Data, warmup: int = 3
+def time_training(
+    calls: Callable[[P, str], Comparison],
+    point: P,
+    device: str,
+    settings: JsonDict,
+    warmup: int = 3,
 ) -> dict[str, Timing]:
     """Times training steps. With `calls` given, it is the `measure` function of a study.
 
     `calls` makes the comparison for a point and a device.
     """
     make = partial(calls, point, device)
-    return {"training": timed(make, device, settings, warmup=warmup)}
+    return {"training": time_comparison(make, device, settings, warmup=warmup)}
 
 
-def timed_by_pass(
-    calls: Callable[[P, str, str, Data], Comparison], point: P, device: str, settings: Data
+def time_passes(
+    calls: Callable[[P, str, str, JsonDict], Comparison], point: P, device: str, settings: JsonDict
 ) -> dict[str, Timing]:
-    """Times each of `PASSES`, and measures peak memory, in the way of `timed_training`.
+    """Times each of `PASSES`, and measures peak memory, in the way of `time_training`.
 
     `calls` makes the comparison for a point, a pass, a device and the settings. The forward pass
     gets half the budget of the training pass.
@@ -377,15 +384,17 @@ def timed_by_pass(
     timings = {}
     for which, share in (("training", 1.0), ("forward", 0.5)):
         make = partial(calls, point, which, device, settings)
-        timings[which] = timed(make, device, settings, warmup=1, memory=True, share=share)
+        timings[which] = time_comparison(
+            make, device, settings, warmup=1, measure_memory=True, share=share
+        )
     return timings
 
 
-def _read(row: Data) -> Any:
+def _read(row: JsonDict) -> Any:
     return {which: Timing(**row[which]) for which in PASSES if which in row}
 
 
-def _write(value: Any) -> Data:
+def _timings_as_data(value: Any) -> JsonDict:
     return {which: dataclasses.asdict(timing) for which, timing in value.items()}
 
 
@@ -401,8 +410,8 @@ class Study(Generic[P, V, R]):
             parameters. Torch gets the same random seed before every point, and its random state is
             restored afterwards.
         results: a function that makes the results from the provenance and the values.
-        full: the points of a recorded file.
-        quick: a few small points, which take seconds on a CPU.
+        full_points: the points of a recorded file.
+        quick_points: a few small points, which take seconds on a CPU.
         others: further sets of points, by name.
         parameters: the default parameters, including `rounds` or a `budget`.
         read: a function that reads the value at a point from its row.
@@ -413,14 +422,14 @@ class Study(Generic[P, V, R]):
 
     name: str
     point: type[P]
-    measure: Callable[[P, str, Data], V]
-    results: Callable[[Data, Mapping[P, V]], R]
-    full: Sequence[P] = ()
-    quick: Sequence[P] = ()
+    measure: Callable[[P, str, JsonDict], V]
+    results: Callable[[JsonDict, Mapping[P, V]], R]
+    full_points: Sequence[P] = ()
+    quick_points: Sequence[P] = ()
     others: Mapping[str, Sequence[P]] = field(default_factory=dict)
-    parameters: Data = field(default_factory=dict)
-    read: Callable[[Data], V] = _read
-    write: Callable[[V], Data] = _write
+    parameters: JsonDict = field(default_factory=dict)
+    read: Callable[[JsonDict], V] = _read
+    write: Callable[[V], JsonDict] = _timings_as_data
     version: int = 1
 
     def run(self, points: Sequence[P] = (), **options: Any) -> R:
@@ -432,7 +441,7 @@ class Study(Generic[P, V, R]):
                 process makes all calls.
         """
         return self.record(
-            None, points or self.quick, **{"progress": False, "processes": False, **options}
+            None, points or self.quick_points, **{"progress": False, "processes": False, **options}
         )
 
     def record(
@@ -477,10 +486,10 @@ class Study(Generic[P, V, R]):
                 was measured under different conditions.
         """
         device = check_device(device)
-        settings = self._settings(parameters)
+        settings = self._merge_parameters(parameters)
         can_fork = "forkserver" in multiprocessing.get_all_start_methods()
-        apart = processes and can_fork and not device.startswith("cuda")
-        settings["processes"] = ONE_PER_CALL if apart else "one"
+        separate_processes = processes and can_fork and not device.startswith("cuda")
+        settings["processes"] = PROCESS_PER_CALL if separate_processes else "one"
         cores = os.cpu_count() or threads
         if threads > cores:
             raise ValueError(
@@ -490,23 +499,23 @@ class Study(Generic[P, V, R]):
             place = provenance(device, settings)
             place = json.loads(json.dumps(place))  # the same types as in a file
             values = {}
-            every = list(dict.fromkeys(points or self.full))
+            every = list(dict.fromkeys(points or self.full_points))
             for point in _with_progress(every) if progress else every:
                 if path and Path(path).exists():
                     earlier = self.load(path)  # another process may have added points
-                    _require_same(earlier.provenance, place, path)
+                    _require_same_conditions(earlier.provenance, place, path)
                     if point in earlier.values:
                         continue
-                with _random_state():
+                with _fixed_random_state():
                     value = self.measure(point, device, {**settings, "wait": wait})
                 values[point] = value
                 if path:
                     head = {"packviz": self.name, "version": self.version, "provenance": place}
                     row = {**dataclasses.asdict(point), **self.write(value)}
-                    rows.append(path, head, row)
+                    rows.append_row(path, head, row)
         return self.load(path) if path else self.results(place, values)
 
-    def _settings(self, changed: Data) -> dict[str, Any]:
+    def _merge_parameters(self, changed: JsonDict) -> dict[str, Any]:
         settings = {**self.parameters, **changed}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
             if name in changed and other not in changed:
@@ -523,7 +532,7 @@ class Study(Generic[P, V, R]):
         Raises:
             ValueError: the file does not exist, has a different kind or version, or is damaged.
         """
-        path = rows.find(name or f"{self.name}_cpu.json")
+        path = rows.find_file(name or f"{self.name}_cpu.json")
         place, entries = rows.read(path, self.name, self.version)
         fields = [each.name for each in dataclasses.fields(self.point)]
         values: dict[P, V] = {}
@@ -548,24 +557,24 @@ class Study(Generic[P, V, R]):
         Raises:
             ValueError: a file cannot be loaded (see `load`).
         """
-        recorded = {path: self.load(path) for path in rows.available(self.name)}
+        results_by_path = {path: self.load(path) for path in rows.recorded_files(self.name)}
 
         def order(path: Path) -> tuple[bool, int]:
-            place = recorded[path].provenance
-            return on_gpu(place), place.get("threads", 1)
+            place = results_by_path[path].provenance
+            return is_on_gpu(place), place.get("threads", 1)
 
-        paths = sorted(recorded, key=order)
-        names = [_machine(recorded[path].provenance) for path in paths]
+        paths = sorted(results_by_path, key=order)
+        names = [_machine_name(results_by_path[path].provenance) for path in paths]
         if len({*names}) < len(names):
             names = [path.name for path in paths]
-        return {name: recorded[path] for name, path in zip(names, paths, strict=True)}
+        return {name: results_by_path[path] for name, path in zip(names, paths, strict=True)}
 
     def without_gpu(self) -> str:
         """Returns a note for a page that shows only CPU times.
 
         It is empty if a GPU was recorded.
         """
-        if any(on_gpu(results.provenance) for results in self.recordings().values()):
+        if any(is_on_gpu(results.provenance) for results in self.recordings().values()):
             return ""
         return (
             "All times on this page were measured on a CPU, because no GPU results have been"
@@ -574,7 +583,7 @@ class Study(Generic[P, V, R]):
 
 
 @contextmanager
-def _random_state() -> Iterator[None]:
+def _fixed_random_state() -> Iterator[None]:
     """Gives torch the same random seed every time, and then restores its random state."""
     import torch  # noqa: PLC0415
 
@@ -610,15 +619,15 @@ def _with_progress(points: Iterable[P]) -> Iterator[P]:
             yield point
 
 
-def _machine(place: Data) -> str:
+def _machine_name(place: JsonDict) -> str:
     """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`."""
-    if on_gpu(place):
+    if is_on_gpu(place):
         return "GPU"
     threads = place.get("threads", 1)
     return "CPU" if threads == 1 else f"CPU, {threads} threads"
 
 
-def _require_same(earlier: Data, now: Data, path: PathLike) -> None:
+def _require_same_conditions(earlier: JsonDict, now: JsonDict, path: PathLike) -> None:
     """Checks that a file's results were measured under the current conditions.
 
     Raises:
@@ -630,7 +639,7 @@ def _require_same(earlier: Data, now: Data, path: PathLike) -> None:
     for name in before | after:
         old = before.get(name)
         new = after.get(name)
-        if name not in _NOT_COMPARED and old != new:
+        if name not in _UNCOMPARED_FIELDS and old != new:
             differences.append(f"{name} {old}, not {new}")
     if differences:
         listed = "; ".join(differences)

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from packviz.core.validation import require_seconds, share
+from packviz.core.validation import require_nonnegative, require_seconds
 from packviz.measure.machine import check_device
 from packviz.measure.timing import Timing, measure
 from packviz.ops.agreement import leaves, parts, relative_difference
-from packviz.ops.tolerance import of_states
+from packviz.ops.tolerance import state_tolerance
 
-_MOST_ROUNDS = 1000
+_MAX_ROUNDS = 1000
 
 
 def time_calls(
@@ -86,7 +86,7 @@ def time_calls(
     if not isinstance(calls, Mapping) or not all(map(callable, calls.values())):
         raise TypeError(f'calls is {calls!r}; give functions by name: {{"before": f, "after": g}}')
     if tolerance is not None:
-        tolerance = share("tolerance", tolerance)
+        tolerance = require_nonnegative("tolerance", tolerance)
     if device is not None:
         device = check_device(device)
     cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # in this process
@@ -112,14 +112,14 @@ def time_calls(
         device = device or "cpu"
         agreement = "Results were not compared (check=False)."
         if check:
-            agreement = _agreement(results, tolerance, device)
+            agreement = _check_agreement(results, tolerance, device)
             empty = [name for name in calls if name not in results]
             if empty:
                 agreement += f" Not compared, because they return None: {', '.join(empty)}."
         results.clear()
         timing = measure(
             calls,
-            rounds=_MOST_ROUNDS,
+            rounds=_MAX_ROUNDS,
             device=device,
             before=setup,
             until_narrow=True,
@@ -128,7 +128,7 @@ def time_calls(
     return replace(timing, provenance={**timing.provenance, "agreement": agreement.strip()})
 
 
-def _agreement(
+def _check_agreement(
     results: Mapping[str, Mapping[str, Tensor]], tolerance: float | None, device: str
 ) -> str:
     """Checks that the results agree, and returns a sentence that states how closely."""
@@ -138,29 +138,32 @@ def _agreement(
     largest = 0.0
     for name, result in others:
         problem = f"{name!r} does not return what {first!r} returns: "
-        unpaired = right.keys() ^ result.keys()
-        if unpaired:
-            part = min(unpaired)
+        unmatched_parts = right.keys() ^ result.keys()
+        if unmatched_parts:
+            part = min(unmatched_parts)
             raise ValueError(f"{problem}only {(first if part in right else name)!r} returns {part}")
-        for part, wanted in right.items():
-            ours = result[part]
-            if ours.shape != wanted.shape:
+        for part, expected in right.items():
+            actual = result[part]
+            if actual.shape != expected.shape:
                 raise ValueError(
-                    f"{problem}{part} has shape {tuple(ours.shape)}, not {tuple(wanted.shape)}"
+                    f"{problem}{part} has shape {tuple(actual.shape)}, not {tuple(expected.shape)}"
                 )
-            error = relative_difference(ours, wanted)
-            most = tolerance
-            if most is None:
-                most = of_states(wanted.dtype, device.partition(":")[0])
-            if error > most:
-                off = f"{part} differs by {error:.2g} of its largest value (allowed: {most:.2g})"
-                way_out = "pass a larger tolerance=, or check=False"
+            error = relative_difference(actual, expected)
+            allowed_error = tolerance
+            if allowed_error is None:
+                allowed_error = state_tolerance(expected.dtype, device.partition(":")[0])
+            if error > allowed_error:
+                difference = (
+                    f"{part} differs by {error:.2g} of its largest value (allowed:"
+                    f" {allowed_error:.2g})"
+                )
+                remedy = "pass a larger tolerance=, or check=False"
                 if math.isinf(error):
-                    off = f"{part} holds NaN, or infinity for one of them only"
-                    way_out = "pass check=False"
+                    difference = f"{part} holds NaN, or infinity for one of them only"
+                    remedy = "pass check=False"
                 raise ValueError(
-                    f"{problem}{off}; if a call changes its own state, reset it in setup=; if the"
-                    f" difference is intended, {way_out}"
+                    f"{problem}{difference}; if a call changes its own state, reset it in setup=;"
+                    f" if the difference is intended, {remedy}"
                 )
             largest = max(largest, error)
     close = f"to within {largest:.2g} of the largest value" if largest else "exactly"

@@ -36,14 +36,14 @@ import numpy as np
 
 from packviz.core.util import HasText
 from packviz.draw import quantities
-from packviz.draw.text import count, table
+from packviz.draw.text import table, with_noun
 from packviz.measure.machine import (
-    Data,
+    JsonDict,
     caption,
+    describe_overload,
     load_average,
-    overload,
     page_faults,
-    peak,
+    peak_memory,
     provenance,
 )
 
@@ -66,21 +66,21 @@ FEWEST_ROUNDS = 6
 """The smallest number of rounds that gives a confidence interval. All n rounds lie on one side of
 the median with probability 2 / 2ⁿ, which is at most 1 − `CONFIDENCE` if n is at least 6."""
 
-NARROW = 1.1
+NARROW_FACTOR = 1.1
 """An interval is narrow if its ends differ by at most this factor.
 
 The value is then known to about 5 %.
 """
 
-RATIOS = "A ratio is the median of the rounds' ratios, not the ratio of two medians."
+RATIO_NOTE = "A ratio is the median of the rounds' ratios, not the ratio of two medians."
 """The note below a table of ratios and medians, which explains why they may not match."""
 
-_UNSTEADY = 1.5  # the third quartile divided by the first; 1.02 to 1.2 on an idle machine
-_AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in which it stays awake
-_TICK = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
+_UNSTEADY_FACTOR = 1.5  # the third quartile divided by the first; 1.02 to 1.2 on an idle machine
+_AWAKE_SECONDS = 1.0  # of work that wakes a GPU, and the longest pause in which it stays awake
+_MIN_SECONDS = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
 
 
-_used: dict[str, float] = {}
+_last_used: dict[str, float] = {}
 """The time at which each GPU last finished a timed call."""
 
 
@@ -91,9 +91,9 @@ def stopwatch(device: object) -> Stopwatch:
 
 
 def _cpu_seconds(call: Call) -> float:
-    began = time.perf_counter_ns()
+    start = time.perf_counter_ns()
     call()
-    return (time.perf_counter_ns() - began) / 1e9
+    return (time.perf_counter_ns() - start) / 1e9
 
 
 def _cuda_stopwatch(device: str) -> Stopwatch:
@@ -104,21 +104,21 @@ def _cuda_stopwatch(device: str) -> Stopwatch:
     """
     import torch  # noqa: PLC0415
 
-    if time.monotonic() - _used.get(device, -math.inf) > _AWAKE:
-        _keep_busy(device, _AWAKE)
+    if time.monotonic() - _last_used.get(device, -math.inf) > _AWAKE_SECONDS:
+        _keep_busy(device, _AWAKE_SECONDS)
     event: Callable[..., torch.cuda.Event] = torch.cuda.Event
     with torch.cuda.device(device):
-        began = event(enable_timing=True)
-        ended = event(enable_timing=True)
+        start_event = event(enable_timing=True)
+        end_event = event(enable_timing=True)
 
     def seconds(call: Call) -> float:
         torch.cuda.synchronize(device)
-        began.record(torch.cuda.current_stream(device))
+        start_event.record(torch.cuda.current_stream(device))
         call()
-        ended.record(torch.cuda.current_stream(device))
+        end_event.record(torch.cuda.current_stream(device))
         torch.cuda.synchronize(device)
-        _used[device] = time.monotonic()
-        return float(began.elapsed_time(ended)) / 1e3
+        _last_used[device] = time.monotonic()
+        return float(start_event.elapsed_time(end_event)) / 1e3
 
     return seconds
 
@@ -127,8 +127,8 @@ def _keep_busy(device: str, seconds: float) -> None:
     import torch  # noqa: PLC0415
 
     x = torch.ones(1024, 1024, device=device)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
         float((x @ x).sum())
 
 
@@ -171,12 +171,12 @@ class Ratio(HasText):
     @property
     def between(self) -> str:
         """The interval as text, such as `1.87 to 2.13`."""
-        return quantities.between(self.interval)
+        return quantities.format_interval(self.interval)
 
     def to_text(self) -> str:
         """Returns a sentence with the ratio, or with "no clear difference"."""
         if self.rounds < FEWEST_ROUNDS:
-            rounds = count(self.rounds, "round")
+            rounds = with_noun(self.rounds, "round")
             return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
             return (
@@ -198,8 +198,8 @@ class Timing(HasText):
             are from the same round.
         warmup: number of rounds that were run first and not counted.
         provenance: the machine and the parameters, as plain data (see `machine.provenance`).
-        memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was
-            measured.
+        memory: the peak memory of each call in bytes, by name (see `machine.peak_memory`), if it
+            was measured.
         faults: the median number of page faults in a call, by name. It is empty if the platform
             does not count them, or if the file is older than this field.
         missing: the reasons why calls were not timed, by name.
@@ -207,7 +207,7 @@ class Timing(HasText):
 
     seconds: Mapping[str, Sequence[float]]
     warmup: int = 0
-    provenance: Data = field(default_factory=dict)
+    provenance: JsonDict = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     faults: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -235,15 +235,17 @@ class Timing(HasText):
 
         Raises the same errors as `median`.
         """
-        return _quartiles(self._times(name))
+        return _quartiles(self._call_times(name))
 
     def ratio(self, name: str, to: str) -> Ratio:
         """Returns the time of `name` as a multiple of the time of `to`.
 
         Raises the same errors as `median`.
         """
-        pairs = zip(self._times(name), self._times(to), strict=True)
-        ratios = [max(dividend, _TICK) / max(divisor, _TICK) for dividend, divisor in pairs]
+        pairs = zip(self._call_times(name), self._call_times(to), strict=True)
+        ratios = [
+            max(dividend, _MIN_SECONDS) / max(divisor, _MIN_SECONDS) for dividend, divisor in pairs
+        ]
         low, middle, high = _quartiles(ratios)
         return Ratio(name, to, middle, low, high, len(ratios), median_interval(ratios))
 
@@ -252,26 +254,26 @@ class Timing(HasText):
         """Whether the ratios to the first call, or its time if it is the only one, are narrow."""
         first, *others = self.seconds
         intervals = [self.ratio(name, first).interval for name in others]
-        intervals = intervals or [median_interval(self._times(first))]
-        return all(low >= 0 and high <= NARROW * low for low, high in intervals)
+        intervals = intervals or [median_interval(self._call_times(first))]
+        return all(low >= 0 and high <= NARROW_FACTOR * low for low, high in intervals)
 
     @property
     def busy(self) -> str:
         """The reason why the machine looks busy, which is its load or the spread; or `""`."""
-        if load := overload(self.provenance):
-            return load
+        if overload := describe_overload(self.provenance):
+            return overload
         if self.rounds < FEWEST_ROUNDS:
             return ""
         factors = []
         for name in self.seconds:
             low, _, high = self.spread(name)
-            factors.append(high / max(low, _TICK))
-        usual = statistics.median(factors)
-        if usual <= _UNSTEADY:
+            factors.append(high / max(low, _MIN_SECONDS))
+        typical_factor = statistics.median(factors)
+        if typical_factor <= _UNSTEADY_FACTOR:
             return ""
         return (
             "even in the middle half of the rounds, times of the same call differ by a factor of"
-            f" {usual:.2g}"
+            f" {typical_factor:.2g}"
         )
 
     @property
@@ -290,9 +292,9 @@ class Timing(HasText):
         for name in self.seconds:
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", no clear difference"
-            multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
+            ratio_text = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
             milliseconds = quantities.milliseconds(self.median(name))
-            rows.append([name, milliseconds, multiple])
+            rows.append([name, milliseconds, ratio_text])
         return rows
 
     def costs(self, name: str) -> str:
@@ -301,7 +303,7 @@ class Timing(HasText):
         if name in self.memory:
             parts.append(f"peak memory {self.memory[name] / 1e6:.3g} MB")
         if name in self.faults:
-            parts.append(count(self.faults[name], "page fault"))
+            parts.append(with_noun(self.faults[name], "page fault"))
         return ", ".join(parts)
 
     def to_text(self) -> str:
@@ -318,15 +320,15 @@ class Timing(HasText):
         lines += [self.ratio(name, first).to_text() for name in others]
         for name, why in self.missing.items():
             lines.append(f"✗ {name} was left out: {why}")
-        rounds = count(self.rounds, "round")
+        rounds = with_noun(self.rounds, "round")
         lines.append(f"{rounds} after {self.warmup} to warm up.")
         if others:
-            lines.append(RATIOS)
+            lines.append(RATIO_NOTE)
         if self.provenance:
             lines += self.notes
         return "\n".join(lines)
 
-    def _times(self, name: str) -> Sequence[float]:
+    def _call_times(self, name: str) -> Sequence[float]:
         if name in self.missing:
             raise ValueError(f"{name!r} was left out: {self.missing[name]}")
         if name not in self.seconds:
@@ -335,7 +337,7 @@ class Timing(HasText):
         return self.seconds[name]
 
 
-def sample(call: Call, clock: Stopwatch, before: Call) -> Sample:
+def time_call(call: Call, clock: Stopwatch, before: Call) -> Sample:
     """Makes a call, and returns its seconds and page faults.
 
     Args:
@@ -360,7 +362,7 @@ def measure(
     clock: Stopwatch | None = None,
     until_narrow: bool = False,
     budget: float = math.inf,
-    fewest: int = FEWEST_ROUNDS,
+    min_rounds: int = FEWEST_ROUNDS,
 ) -> Timing:
     """Times several functions against each other, in this process.
 
@@ -380,8 +382,8 @@ def measure(
             their number has grown by a quarter. The check depends only on the width of the
             intervals, because stopping as soon as two calls can be told apart would find
             differences that don't exist.
-        budget: seconds after which no new round begins, once `fewest` rounds are complete.
-        fewest: number of rounds that are completed even if the budget is spent.
+        budget: seconds after which no new round begins, once `min_rounds` rounds are complete.
+        min_rounds: number of rounds that are completed even if the budget is spent.
 
     Raises:
         ValueError: `calls` is empty, `rounds` is below 1, or `warmup` is below 0.
@@ -396,39 +398,41 @@ def measure(
             " at least 0"
         )
     clock = clock or stopwatch(device)
-    prepare = before or (lambda: None)
+    before_call = before or (lambda: None)
     place = provenance(device)  # first, so that no times are lost if this fails
-    local = {name: partial(sample, call, clock, prepare) for name, call in calls.items()}
-    timing = in_turn(
-        local,
+    samplers = {name: partial(time_call, call, clock, before_call) for name, call in calls.items()}
+    timing = time_rounds(
+        samplers,
         rounds,
         warmup,
         until_narrow=until_narrow,
         budget=budget,
-        fewest=fewest,
+        min_rounds=min_rounds,
     )
     place["load_average"] = load_average()
     return replace(timing, provenance=place)
 
 
-def peaks(calls: Mapping[str, Call], before: Call, device: str | torch.device) -> dict[str, int]:
+def peak_memories(
+    calls: Mapping[str, Call], before: Call, device: str | torch.device
+) -> dict[str, int]:
     """Returns the peak memory of each call in bytes, by name, if it can be measured."""
     sizes = {}
     for name, call in calls.items():
         before()
-        size = peak(call, device)
+        size = peak_memory(call, device)
         if size is not None:
             sizes[name] = size
     return sizes
 
 
-def in_turn(
+def time_rounds(
     calls: Mapping[str, Sampler],
     rounds: int,
     warmup: int,
     *,
     budget: float,
-    fewest: int,
+    min_rounds: int,
     until_narrow: bool = False,
 ) -> Timing:
     """Times calls in rounds.
@@ -439,27 +443,29 @@ def in_turn(
     shuffle = random.Random(0).shuffle
     end = time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    faults: dict[str, list[int]] = {name: [] for name in names}
+    fault_counts: dict[str, list[int]] = {name: [] for name in names}
     look = FEWEST_ROUNDS
 
     with no_garbage_collection():
-        for done in range(warmup + rounds):
-            if done >= warmup + fewest and time.monotonic() >= end:
+        for round_index in range(warmup + rounds):
+            if round_index >= warmup + min_rounds and time.monotonic() >= end:
                 break
             shuffle(names)
             for name in names:
-                took, faulted = calls[name]()
-                if done >= warmup:
-                    seconds[name].append(took)
-                    if faulted is not None:
-                        faults[name].append(faulted)
-            if until_narrow and done + 1 - warmup >= look:
+                call_seconds, call_faults = calls[name]()
+                if round_index >= warmup:
+                    seconds[name].append(call_seconds)
+                    if call_faults is not None:
+                        fault_counts[name].append(call_faults)
+            if until_narrow and round_index + 1 - warmup >= look:
                 if Timing(seconds).is_narrow:
                     break
                 look += max(1, look // 4)
-    typical_faults = {name: statistics.median_low(faults[name]) for name in calls if faults[name]}
+    median_faults = {
+        name: statistics.median_low(fault_counts[name]) for name in calls if fault_counts[name]
+    }
     times = {name: tuple(seconds[name]) for name in calls}
-    return Timing(times, warmup, faults=typical_faults)
+    return Timing(times, warmup, faults=median_faults)
 
 
 @contextmanager
@@ -472,13 +478,13 @@ def no_garbage_collection() -> Iterator[None]:
     To collect the old generation as well would take up to half a second if many modules are loaded,
     and would not make any call faster.
     """
-    was_on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     gc.collect(1)
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
@@ -495,10 +501,10 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
     """
     n = len(values)
-    both_ends = [2 * math.comb(n, k) / 2**n for k in range(n)]
-    tails = [*accumulate(both_ends)]
-    k = bisect_right(tails, 1 - CONFIDENCE) - 1
+    two_sided_probabilities = [2 * math.comb(n, k) / 2**n for k in range(n)]
+    tail_probabilities = [*accumulate(two_sided_probabilities)]
+    k = bisect_right(tail_probabilities, 1 - CONFIDENCE) - 1
     if k < 0:
         return -math.inf, math.inf
-    ordered = sorted(values)
-    return ordered[k], ordered[n - 1 - k]
+    sorted_values = sorted(values)
+    return sorted_values[k], sorted_values[n - 1 - k]

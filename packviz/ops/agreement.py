@@ -12,31 +12,31 @@ import torch
 from torch import Tensor
 
 from packviz.core.validation import kind_of
-from packviz.ops.tolerance import tf32_switches
+from packviz.ops.tolerance import tf32_settings
 
 
 @contextmanager
-def full_precision(tf32: bool = False) -> Iterator[None]:
+def full_precision(use_tf32: bool = False) -> Iterator[None]:
     """Switches TF32 off on CUDA in a `with` block, for all RNNs and matrix products.
 
     By default, cuDNN computes float32 in TF32.
 
     Args:
-        tf32: whether to switch TF32 on instead of off.
+        use_tf32: whether to switch TF32 on instead of off.
     """
-    before = [(switch, name, getattr(switch, name)) for switch, name in tf32_switches()]
+    saved_settings = [(backend, name, getattr(backend, name)) for backend, name in tf32_settings()]
     try:
-        for switch, name in tf32_switches():
-            is_newer = name == "fp32_precision"
-            value = ("tf32" if tf32 else "ieee") if is_newer else tf32
-            setattr(switch, name, value)
+        for backend, name in tf32_settings():
+            is_new_setting = name == "fp32_precision"
+            value = ("tf32" if use_tf32 else "ieee") if is_new_setting else use_tf32
+            setattr(backend, name, value)
         yield
     finally:
-        for switch, name, value in before:
-            setattr(switch, name, value)
+        for backend, name, value in saved_settings:
+            setattr(backend, name, value)
 
 
-def scales(results: Tensor, differ: Tensor) -> Tensor:
+def rounding_scales(results: Tensor, is_different: Tensor) -> Tensor:
     """Returns for each number the size of which rounding may have changed a share.
 
     A number that both results have, such as the −1e9 of a mask, has no such size. But if only a
@@ -44,39 +44,40 @@ def scales(results: Tensor, differ: Tensor) -> Tensor:
 
     Args:
         results: the numbers of one result.
-        differ: whether they differ from those of the other.
+        is_different: whether they differ from those of the other.
     """
     sizes = results.abs().nan_to_num(0, 0)
-    return torch.maximum(sizes * differ, sizes.clamp(max=1) / 100)
+    return torch.maximum(sizes * is_different, sizes.clamp(max=1) / 100)
 
 
-def relative_difference(ours: Tensor, theirs: Tensor) -> float:
+def relative_difference(results: Tensor, expected: Tensor) -> float:
     """Returns the largest difference between two tensors, relative to the largest value.
 
-    That is the largest finite absolute value in `theirs`.
+    That is the largest finite absolute value in `expected`.
 
     The result is infinite if either tensor contains NaN, or contains an infinity where the other
     has a different value.
     """
-    if not theirs.numel():
+    if not expected.numel():
         return 0.0
-    ours = ours.detach().double()
-    theirs = theirs.detach().double()
-    gap = (ours - theirs).abs().masked_fill(ours == theirs, 0.0)  # equal infinities do not differ
-    finite = theirs.abs().masked_fill(theirs.isinf(), 0.0)
-    share = float(gap.max()) / max(float(finite.max()), 1e-300)
-    return share if math.isfinite(share) else math.inf
+    results = results.detach().double()
+    expected = expected.detach().double()
+    # Equal infinities do not differ.
+    difference = (results - expected).abs().masked_fill(results == expected, 0.0)
+    finite_sizes = expected.abs().masked_fill(expected.isinf(), 0.0)
+    ratio = float(difference.max()) / max(float(finite_sizes.max()), 1e-300)
+    return ratio if math.isfinite(ratio) else math.inf
 
 
 def relative_error(
-    ours: Sequence[Tensor], theirs: Sequence[Tensor], allowed: Callable[[torch.dtype], float]
+    results: Sequence[Tensor], expected: Sequence[Tensor], tolerance: Callable[[torch.dtype], float]
 ) -> tuple[float, bool]:
     """Compares two lists of results, pair by pair.
 
     Args:
-        ours: the results to check.
-        theirs: the results that `ours` should equal.
-        allowed: a function that takes a dtype and returns the largest error that rounding can
+        results: the results to check.
+        expected: the results that `results` should equal.
+        tolerance: a function that takes a dtype and returns the largest error that rounding can
             explain.
 
     Returns:
@@ -85,15 +86,15 @@ def relative_error(
         difference between results of different shapes is infinite.
     """
     errors = []
-    wrong = []
-    if len(ours) != len(theirs):
-        raise ValueError(f"results differ in number: {len(ours)} and {len(theirs)} tensors")
-    for a, b in zip(ours, theirs, strict=True):
+    excess_errors = []
+    if len(results) != len(expected):
+        raise ValueError(f"results differ in number: {len(results)} and {len(expected)} tensors")
+    for a, b in zip(results, expected, strict=True):
         error = relative_difference(a, b) if a.shape == b.shape else math.inf
         errors.append(error)
-        if error > allowed(b.dtype):
-            wrong.append(error)
-    return max(wrong or errors, default=0.0), not wrong
+        if error > tolerance(b.dtype):
+            excess_errors.append(error)
+    return max(excess_errors or errors, default=0.0), not excess_errors
 
 
 def parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -106,17 +107,17 @@ def parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, (tuple, list)):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
-        inner = {f"[{key!r}]": part for key, part in value.items()}
+        inner_parts = {f"[{key!r}]": part for key, part in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        inner = {f".{field.name}": getattr(value, field.name) for field in fields(value)}
+        inner_parts = {f".{field.name}": getattr(value, field.name) for field in fields(value)}
     else:
         yield name, value
         return
-    for place, part in inner.items():
+    for place, part in inner_parts.items():
         yield from parts(part, name + place)
 
 
-def leaves(nested: Any) -> dict[str, Tensor]:
+def leaves(result: Any) -> dict[str, Tensor]:
     """Returns CPU copies of the tensors in nested tuples, lists and dicts, by name.
 
     A name looks like `result[0]['loss']`.
@@ -125,10 +126,10 @@ def leaves(nested: Any) -> dict[str, Tensor]:
     left out.
 
     Raises:
-        TypeError: `nested` contains something that cannot become a tensor.
+        TypeError: `result` contains something that cannot become a tensor.
     """
-    copies = {}
-    for name, part in parts(nested, "result"):
+    tensors = {}
+    for name, part in parts(result, "result"):
         if part is None:
             continue
         try:
@@ -140,5 +141,5 @@ def leaves(nested: Any) -> dict[str, Tensor]:
             leaf = leaf.to_dense()
         if leaf.is_complex():
             leaf = torch.view_as_real(leaf.resolve_conj())
-        copies[name] = leaf
-    return copies
+        tensors[name] = leaf
+    return tensors

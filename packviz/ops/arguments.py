@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import order, reading
-from packviz.core.validation import kind_of, require_plain
+from packviz.core.validation import kind_of, require_plain_values
 
 
 def require_rnn(rnn: object) -> None:
@@ -36,7 +36,7 @@ def require_padded(x: object) -> None:
         )
     if not isinstance(x, Tensor):
         raise TypeError(f"the input x must be a tensor, got {type(x).__name__}")
-    require_plain("x", x)
+    require_plain_values("x", x)
 
 
 def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> None:
@@ -48,8 +48,10 @@ def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> N
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
     if shape[2] != rnn.input_size:
-        read = reading(shape, batch_first, features=", I")
-        raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
+        shape_text = reading(shape, batch_first, feature_dims=", I")
+        raise ValueError(
+            f"{shape_text}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}"
+        )
 
 
 def require_device(name: str, tensor: Tensor, x: Tensor) -> None:
@@ -81,14 +83,17 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
             too many sequences.
     """
     expected = state_shapes(rnn, batch)
-    names = "h_0 of shape {}"
+    expected_text = "h_0 of shape {}"
     states = [hx]
     if rnn.mode == "LSTM":
-        names = "a pair, h_0 of shape {} and c_0 of shape {}"
+        expected_text = "a pair, h_0 of shape {} and c_0 of shape {}"
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
-    got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
-    if got != expected:
-        raise ValueError(f"hx must be {names.format(*expected)}; got {' and '.join(map(str, got))}")
+    actual_shapes = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
+    if actual_shapes != expected:
+        raise ValueError(
+            f"hx must be {expected_text.format(*expected)};"
+            f" got {' and '.join(map(str, actual_shapes))}"
+        )
     for state in states:
         require_device("hx", state, x)
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):

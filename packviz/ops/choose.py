@@ -17,7 +17,7 @@ from packviz.core.util import HasText
 CALL = 200
 """A call of the fused LSTM takes about as long as this many cells."""
 
-FEW_CELLS = 500
+MAX_UNSPLIT_CELLS = 500
 """With at most this many real cells, `"split"` does not speed up an `nn.RNN`'s forward pass."""
 
 
@@ -39,18 +39,18 @@ class Plan(HasText):
     def to_text(self) -> str:
         """Returns the method and the reason."""
         calls = len(self.cuts) - 1
-        stairs = f", {calls} rectangles" if calls > 1 else ""
-        return f"auto takes: {self.method}{stairs}\nreason: {self.reason}"
+        rectangle_text = f", {calls} rectangles" if calls > 1 else ""
+        return f"auto takes: {self.method}{rectangle_text}\nreason: {self.reason}"
 
 
 @lru_cache(maxsize=64)
-def choose(
+def choose_plan(
     mode: str,
     lengths: tuple[int, ...],
     training: bool,
     device: str,
-    fused: bool,
-    projected: bool = False,
+    has_fused_kernel: bool,
+    is_projected: bool = False,
 ) -> Plan:
     """Chooses the method and the cuts for a batch.
 
@@ -59,24 +59,24 @@ def choose(
         lengths: `(B,)` lengths of at least 1, in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: whether torch runs oneDNN's LSTM on data like this batch.
-        projected: whether the RNN is an LSTM with projections, for which oneDNN has no kernel.
+        has_fused_kernel: whether torch runs oneDNN's LSTM on data like this batch.
+        is_projected: whether the RNN is an LSTM with projections, for which oneDNN has no kernel.
     """
     steps = max(lengths)
-    uncut = (0, steps)
-    is_forward = not training and not projected
-    if steps == min(lengths) and (fused or is_forward or device != "cpu"):
-        return Plan("frozen", uncut, "all lengths are equal, so there is nothing to pack")
+    no_cuts = (0, steps)
+    is_plain_forward = not training and not is_projected
+    if steps == min(lengths) and (has_fused_kernel or is_plain_forward or device != "cpu"):
+        return Plan("frozen", no_cuts, "all lengths are equal, so there is nothing to pack")
     if device != "cpu":
-        return Plan("packed", uncut, "on a GPU, no other method has been measured")
-    if fused:
+        return Plan("packed", no_cuts, "on a GPU, no other method has been measured")
+    if has_fused_kernel:
         cuts = best_cuts(lengths, CALL)
         method = "staircase" if len(cuts) > 2 else "frozen"
         return Plan(method, cuts, f"a call of oneDNN's fused LSTM takes as long as {CALL} cells")
     if training:
         return Plan(
-            "split", uncut, "torch's packed backward pass goes through all cells at each step"
+            "split", no_cuts, "torch's packed backward pass goes through all cells at each step"
         )
-    if mode.startswith("RNN") and sum(lengths) > FEW_CELLS:
-        return Plan("split", uncut, "in an nn.RNN's forward pass, split is faster than packing")
-    return Plan("packed", uncut, "in this forward pass, no other method is faster")
+    if mode.startswith("RNN") and sum(lengths) > MAX_UNSPLIT_CELLS:
+        return Plan("split", no_cuts, "in an nn.RNN's forward pass, split is faster than packing")
+    return Plan("packed", no_cuts, "in this forward pass, no other method is faster")

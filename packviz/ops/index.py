@@ -1,8 +1,8 @@
 """Converts between a padded batch and its packed data, using a linear map and its transpose.
 
-torch copies block by block, with a kernel for each distinct length. A `Route` needs one gather in
-each direction, with an index tensor that also puts the sequences in order. An `Index` builds the
-routes of a batch, and is kept for the next function that handles the batch.
+torch copies block by block, with a kernel for each distinct length. A `CellMap` needs one gather
+in each direction, with an index tensor that also puts the sequences in order. A `BatchIndex` builds
+the cell maps of a batch, and is kept for the next function that handles the batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ACCELERATORS = ("cuda",)
 """The kinds of device, besides the CPU, that packviz supports."""
 
 
-def is_at_hand(x: Tensor) -> bool:
+def is_on_usable_device(x: Tensor) -> bool:
     """Returns whether a tensor is on the CPU, or on an accelerator that is not capturing a graph.
 
     A captured graph would keep reading indices from memory that is reused after a few batches.
@@ -45,17 +45,17 @@ def current_stream(device: torch.device) -> int:
     return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
 
 
-def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
+def arrays_to_device(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
     """Returns arrays of indices as tensors on a device, copied all at once and without waiting."""
     with torch.inference_mode(False):  # otherwise autograd could not save them
         if device.type == "cpu":
             return [torch.from_numpy(array) for array in values]
-        joined = torch.from_numpy(np.concatenate(values))
-        return torch.split(to_device(joined, device), [len(array) for array in values])
+        joined_arrays = torch.from_numpy(np.concatenate(values))
+        return torch.split(to_device(joined_arrays, device), [len(array) for array in values])
 
 
 @dataclass(eq=False)
-class Route:
+class CellMap:
     """A gather in each direction, between packed rows `(N, …)` and cells `(n_cells, …)`.
 
     Attributes:
@@ -65,7 +65,7 @@ class Route:
 
     rows: Tensor
     n_cells: int
-    _cells: Tensor | None = None
+    _row_of_cell: Tensor | None = None
 
     def pack(self, cells: Tensor) -> Tensor:
         """Converts cells `(n_cells, …)` to packed rows `(N, …)`."""
@@ -74,32 +74,32 @@ class Route:
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
         """Converts packed rows `(N, …)` to cells `(n_cells, …)`, filled with `padding_value`."""
         n_rows = len(self.rows)
-        if self._cells is None:  # the packed row of each cell; N at padding
+        if self._row_of_cell is None:  # the packed row of each cell; N at padding
             with torch.inference_mode(False):  # otherwise autograd could not save it
-                numbers = torch.arange(n_rows, device=self.rows.device)
-                cells = torch.full((self.n_cells,), n_rows, device=numbers.device)
-                self._cells = cells.scatter_(0, self.rows, numbers)
+                row_numbers = torch.arange(n_rows, device=self.rows.device)
+                cells = torch.full((self.n_cells,), n_rows, device=row_numbers.device)
+                self._row_of_cell = cells.scatter_(0, self.rows, row_numbers)
         if self.n_cells > n_rows:
             padding = rows.new_full((1, *rows.shape[1:]), padding_value)
             rows = torch.cat((rows, padding))
-        return rows.index_select(0, self._cells)
+        return rows.index_select(0, self._row_of_cell)
 
 
-Map = Callable[[Tensor], Tensor]
+TensorMap = Callable[[Tensor], Tensor]
 
 
-class _Linear(torch.autograd.Function):
+class _LinearMap(torch.autograd.Function):
     """A map whose gradient is another map that can be differentiated, too."""
 
-    transpose: Map
+    transpose: TensorMap
 
     @staticmethod
-    def forward(ctx: _Linear, x: Tensor, call: Map, transpose: Map) -> Tensor:
+    def forward(ctx: _LinearMap, x: Tensor, call: TensorMap, transpose: TensorMap) -> Tensor:
         ctx.transpose = transpose
         return call(x)
 
     @staticmethod
-    def backward(ctx: _Linear, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: _LinearMap, gradient: Tensor) -> tuple[Tensor, None, None]:
         return ctx.transpose(gradient), None, None
 
 
@@ -108,30 +108,30 @@ def needs_grad(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
-def packed_rows(cells: Tensor, route: Route) -> Tensor:
-    """Calls `route.pack` so that the result can be differentiated any number of times."""
+def pack_cells(cells: Tensor, cell_map: CellMap) -> Tensor:
+    """Calls `cell_map.pack` so that the result can be differentiated any number of times."""
     if not needs_grad(cells):
-        return route.pack(cells)
-    unpack = partial(padded_cells, route=route, padding_value=0.0)
-    rows: Tensor = _Linear.apply(cells, route.pack, unpack)  # type: ignore[no-untyped-call]
+        return cell_map.pack(cells)
+    unpack = partial(pad_rows, cell_map=cell_map, padding_value=0.0)
+    rows: Tensor = _LinearMap.apply(cells, cell_map.pack, unpack)  # type: ignore[no-untyped-call]
     return rows
 
 
-def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
-    """Calls `route.pad` so that the result can be differentiated any number of times."""
-    pad = partial(route.pad, padding_value=padding_value)
+def pad_rows(rows: Tensor, cell_map: CellMap, padding_value: float) -> Tensor:
+    """Calls `cell_map.pad` so that the result can be differentiated any number of times."""
+    pad = partial(cell_map.pad, padding_value=padding_value)
     if not needs_grad(rows):
         return pad(rows)
-    pack = partial(packed_rows, route=route)
-    cells: Tensor = _Linear.apply(rows, pad, pack)  # type: ignore[no-untyped-call]
+    pack = partial(pack_cells, cell_map=cell_map)
+    cells: Tensor = _LinearMap.apply(rows, pad, pack)  # type: ignore[no-untyped-call]
     return cells
 
 
 @dataclass(eq=False)
-class Index:
-    """A ragged batch on one device, and its *routes*: index tensors that select its cells.
+class BatchIndex:
+    """A ragged batch on one device, and its *cell maps*: index tensors that select its cells.
 
-    Building a route never waits for the device.
+    Building a cell map never waits for the device.
 
     The *rank* of a sequence is its position in the packed batch, where the longest sequence comes
     first.
@@ -141,7 +141,7 @@ class Index:
         lengths: `(B,)` length of each sequence, in the caller's order, on the CPU.
         order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are
             already sorted, longest first.
-        device: the device of `order` and of the routes.
+        device: the device of `order` and of the cell maps.
         n_rows: `N`, the number of real cells.
     """
 
@@ -152,22 +152,22 @@ class Index:
 
     def __post_init__(self) -> None:
         self.n_rows = int(self.sizes.sum())
-        self._padded: dict[tuple[int, bool, int], Route] = {}
+        self._cell_maps: dict[tuple[int, bool, int], CellMap] = {}
 
-    def padded(self, steps: int, batch_major: bool) -> Route:
-        """Returns the route to a batch with `steps` time steps, `(B, T)` or `(T, B)`."""
+    def padded_cell_map(self, steps: int, batch_major: bool) -> CellMap:
+        """Returns the cell map of a batch with `steps` time steps, `(B, T)` or `(T, B)`."""
         key = steps, batch_major, current_stream(self.device)
         batch = len(self.lengths)
-        if key not in self._padded:
+        if key not in self._cell_maps:
             step, sequence = self._steps_and_sequences()
-            place = Padded(batch, steps, batch_major)
-            self._padded[key] = Route(place.rows(sequence, step), steps * batch)
-        return self._padded[key]
+            padded_shape = Padded(batch, steps, batch_major)
+            self._cell_maps[key] = CellMap(padded_shape.rows(sequence, step), steps * batch)
+        return self._cell_maps[key]
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
         """Returns the time step and the caller's sequence of each packed row, `(N,)` each."""
         first_rows = np.cumsum(self.sizes) - self.sizes
-        sizes, starts = placed(self.device, self.sizes, first_rows)
+        sizes, starts = arrays_to_device(self.device, self.sizes, first_rows)
         step = torch.repeat_interleave(sizes, output_size=self.n_rows)
         row = torch.arange(self.n_rows, device=self.device)
         rank = row - starts.index_select(0, step)
@@ -181,86 +181,89 @@ def is_falling(values: list[int]) -> bool:
     return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
 
 
-def falling_sizes(packed: PackedSequence) -> list[int]:
+def valid_batch_sizes(packed: PackedSequence) -> list[int]:
     """Returns the `batch_sizes`, or an empty list if packing could not have produced them."""
     sizes = packed.batch_sizes
-    is_usual = sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1
-    if not is_usual or packed.data.numel() == 0:
+    is_valid = sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1
+    if not is_valid or packed.data.numel() == 0:
         return []
     values: list[int] = sizes.tolist()
-    fits = is_falling(values) and sum(values) == packed.data.shape[0]
-    return values if fits else []
+    is_consistent = is_falling(values) and sum(values) == packed.data.shape[0]
+    return values if is_consistent else []
 
 
-def is_moved(order: Tensor | None, batch_size: int) -> bool:
+def is_reordered(order: Tensor | None, batch_size: int) -> bool:
     """Returns whether `order`, which must be on the CPU, differs from 0, 1, …, `batch_size - 1`."""
     return order is not None and order.tolist() != list(range(batch_size))
 
 
-def of_lengths(
-    ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | None, device: torch.device
-) -> Index:
-    """Returns the `Index` of a batch that is to be packed.
+def index_from_lengths(
+    sorted_lengths: Tensor,
+    order: Tensor | None,
+    sorted_indices: Tensor | None,
+    device: torch.device,
+) -> BatchIndex:
+    """Returns the `BatchIndex` of a batch that is to be packed.
 
     Args:
-        ranked: `(B,)` lengths on the CPU, longest first (see `is_falling`).
-        order: `(B,)` the caller's index of each sequence in `ranked`, on the CPU; `None` if the
-            caller's sequences are already sorted.
+        sorted_lengths: `(B,)` lengths on the CPU, longest first (see `is_falling`).
+        order: `(B,)` the caller's index of each sequence in `sorted_lengths`, on the CPU; `None` if
+            the caller's sequences are already sorted.
         sorted_indices: the same indices as `order`, but on `device`.
         device: the device of the batch.
     """
-    lengths = ranked.clone()
+    lengths = sorted_lengths.clone()
     if order is not None:
-        lengths[order] = ranked
-    sizes = running_sequences(ranked.numpy())
-    if not is_moved(order, len(ranked)):
+        lengths[order] = sorted_lengths
+    sizes = running_sequences(sorted_lengths.numpy())
+    if not is_reordered(order, len(sorted_lengths)):
         sorted_indices = None
-    return Index(sizes, lengths, sorted_indices, device)
+    return BatchIndex(sizes, lengths, sorted_indices, device)
 
 
-def of_packed(packed: PackedSequence) -> Index | None:
+def index_from_packed(packed: PackedSequence) -> BatchIndex | None:
     """Returns the index of a packed batch, whose `batch_sizes` must never increase.
 
     An index that was kept is used again if it is valid. The result is `None` if `unsorted_indices`
     is not a permutation of the sequences, or is not on the same device as the data.
     """
-    if packed.batch_sizes in _kept:
-        index, ranks, versions = _kept[packed.batch_sizes]
-        is_same = index.device == packed.data.device and ranks is packed.unsorted_indices
-        if is_same and versions == _versions(packed):
+    if packed.batch_sizes in _index_cache:
+        index, ranks, tensor_versions = _index_cache[packed.batch_sizes]
+        is_same_batch = index.device == packed.data.device and ranks is packed.unsorted_indices
+        if is_same_batch and tensor_versions == _tensor_versions(packed):
             return index
     device = packed.data.device
     ranks = packed.unsorted_indices
     sizes = packed.batch_sizes.numpy().copy()
     lengths = np.searchsorted(-sizes, -np.arange(sizes[0]))
-    by_rank = torch.from_numpy(lengths)
+    lengths_by_rank = torch.from_numpy(lengths)
     if ranks is None:
-        return Index(sizes, by_rank, None, device)
-    on_cpu = ranks.cpu()  # torch waits for the device, too
-    is_permutation = sorted(on_cpu.tolist()) == list(range(len(by_rank)))
+        return BatchIndex(sizes, lengths_by_rank, None, device)
+    ranks_on_cpu = ranks.cpu()  # torch waits for the device, too
+    is_permutation = sorted(ranks_on_cpu.tolist()) == list(range(len(lengths_by_rank)))
     if ranks.device != device or not is_permutation:
         return None
     order = None
-    if is_moved(on_cpu, len(on_cpu)):
+    if is_reordered(ranks_on_cpu, len(ranks_on_cpu)):
         order = ranks.argsort()
-    return Index(sizes, by_rank[on_cpu], order, device)
+    return BatchIndex(sizes, lengths_by_rank[ranks_on_cpu], order, device)
 
 
-def keep(index: Index, packed: PackedSequence) -> None:
+def cache_index(index: BatchIndex, packed: PackedSequence) -> None:
     """Keeps an index as long as the tensor `batch_sizes` exists, which an RNN passes on."""
-    versions = _versions(packed)
-    if versions is not None:
-        _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
+    tensor_versions = _tensor_versions(packed)
+    if tensor_versions is not None:
+        _index_cache[packed.batch_sizes] = (index, packed.unsorted_indices, tensor_versions)
 
 
-def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
+def _tensor_versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
     """Returns torch's counts of in-place changes to indices; `None` if torch does not count."""
     tensors = [packed.batch_sizes]
     if packed.unsorted_indices is not None:
         tensors.append(packed.unsorted_indices)
-    versions = tuple(map(version, tensors))
-    return None if None in versions else versions
+    tensor_versions = tuple(map(version, tensors))
+    return None if None in tensor_versions else tensor_versions
 
 
-_Kept = tuple[Index, Tensor | None, tuple[int | None, ...]]
-_kept: MutableMapping[Tensor, _Kept] = WeakIdKeyDictionary()
+_CachedIndex = tuple[BatchIndex, Tensor | None, tuple[int | None, ...]]
+_index_cache: MutableMapping[Tensor, _CachedIndex] = WeakIdKeyDictionary()

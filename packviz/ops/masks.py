@@ -25,16 +25,16 @@ from torch.nn import Module
 from torch.nn.functional import cross_entropy, nll_loss
 
 from packviz.core.layout import (
-    BOOLEANS,
-    MOST_STEPS,
+    BOOLEANS_MESSAGE,
+    MAX_STEPS,
     Layout,
+    boolean_mask,
     is_mask,
-    mask_cells,
     read_lengths,
 )
-from packviz.core.padded import Padded, is_constant, is_on_side, order
+from packviz.core.padded import Padded, is_constant, is_padding_on_side, order
 from packviz.core.util import warn
-from packviz.core.validation import kind_of, one_of, require_none, require_plain
+from packviz.core.validation import kind_of, one_of, reject_entries, require_plain_values
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -45,7 +45,7 @@ Floats that are whole numbers are accepted in a list, and on the CPU while nothi
 compiled.
 """
 
-Side = Literal["right", "left"]
+PaddingSide = Literal["right", "left"]
 """The side of the padding, as in tokenizers. With `"right"` the data comes first."""
 
 
@@ -94,11 +94,11 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 "max_len is required where the lengths cannot be read at once: on an accelerator,"
                 " and while compiling or tracing; pass max_len=x.shape[…]"
             )
-        _check(n, MOST_STEPS, "the largest number of time steps in a mask")
+        _check_length_range(n, MAX_STEPS, "the largest number of time steps in a mask")
         max_len = max([0, *n.tolist()])
-    steps = time_steps(max_len, "max_len")
-    _check(n, steps, "max_len")
-    return _is_real(n, steps)
+    steps = require_time_steps(max_len, "max_len")
+    _check_length_range(n, steps, "max_len")
+    return _mask_from_lengths(n, steps)
 
 
 LossFunction = Callable[..., Tensor]
@@ -184,43 +184,43 @@ def masked_loss(
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
     cells: Any = loss
     name = "loss"
-    is_function = not isinstance(loss, (Tensor, Module, type)) and callable(loss)
-    if is_function:
-        _check_tensors(arguments, lengths)
+    is_loss_function = not isinstance(loss, (Tensor, Module, type)) and callable(loss)
+    if is_loss_function:
+        _check_loss_inputs(arguments, lengths)
         cells = arguments[0]
         name = "predictions"
     else:
-        require_plain("loss", loss)
+        require_plain_values("loss", loss)
         _check_loss(loss, arguments, options)
-    n, read = _fitted(lengths, cells, name, batch_first)
-    mask = _is_real(n, read.steps)
-    if not read.batch_first:
+    n, padded_batch = _fit_lengths(lengths, cells, name, batch_first)
+    mask = _mask_from_lengths(n, padded_batch.steps)
+    if not padded_batch.batch_first:
         mask = mask.T
     weights = None
-    if is_function:
-        cells, weights = _loss_of_cells(loss, arguments, mask, options)
-    total: Tensor = _summed(cells, mask, read, reduction)
+    if is_loss_function:
+        cells, weights = _loss_per_cell(loss, arguments, mask, options)
+    total: Tensor = _sum_real_cells(cells, mask, padded_batch, reduction)
     if reduction == "sum":
         return total.to(cells.dtype)
     if weights is None:
-        per_cell = math.prod(cells.shape[2:])
-        count = n * per_cell
+        values_per_cell = math.prod(cells.shape[2:])
+        count = n * values_per_cell
         if reduction != "sequence":
             count = count.sum()
     else:
-        count = _summed(weights, mask, read, reduction)
+        count = _sum_real_cells(weights, mask, padded_batch, reduction)
     mean: Tensor = total / count.masked_fill(count == 0, 1)
     return mean.to(cells.dtype)
 
 
-_FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
+_EXAMPLE_CALL = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
 
 
-def _summed(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
+def _sum_real_cells(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
     """Adds up the numbers at real cells, for each sequence or for the batch."""
     # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is
     # summed in float32, because the largest number in float16 is 65,504.
-    real = cells.masked_fill(~_widened(mask, cells.ndim), 0)
+    real = cells.masked_fill(~_broadcast_mask(mask, cells.ndim), 0)
     if cells.dtype in (torch.float16, torch.bfloat16):
         real = real.float()
     if reduction != "sequence":
@@ -235,54 +235,53 @@ def _check_loss(loss: Any, tensors: Sequence[Any], options: dict[str, Any]) -> N
     if not isinstance(loss, Tensor):
         raise TypeError(
             f"loss is {kind_of(loss)}; give a floating-point tensor, or a function and its options:"
-            f" {_FUNCTION_FIRST}"
+            f" {_EXAMPLE_CALL}"
         )
     if tensors or options:
         raise TypeError(
             "with a loss per cell, give only lengths, batch_first and reduction; to compute it from"
-            f" predictions and targets, pass its function first: {_FUNCTION_FIRST}"
+            f" predictions and targets, pass its function first: {_EXAMPLE_CALL}"
         )
     if not loss.is_floating_point() or loss.ndim < 2:
         raise ValueError(
             f"loss is {loss.dtype} of shape {tuple(loss.shape)}; give floating-point numbers with a"
             ' batch and a time dimension, computed with reduction="none", or let the loss be'
-            f" computed: {_FUNCTION_FIRST}"
+            f" computed: {_EXAMPLE_CALL}"
         )
 
 
-def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
+def _check_loss_inputs(tensors: Sequence[Any], lengths: Any) -> None:
     """Raises an error if predictions, targets or lengths are missing or do not fit together."""
     if len(tensors) < 2 or lengths is None:
-        raise TypeError(
-            f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}"
-        )
-    require_plain("predictions", tensors[0])
-    require_plain("targets", tensors[1])
+        raise TypeError(f"a loss function needs predictions, targets and lengths: {_EXAMPLE_CALL}")
+    require_plain_values("predictions", tensors[0])
+    require_plain_values("targets", tensors[1])
     if not isinstance(tensors[1], Tensor):
         raise TypeError(f"targets must be a tensor, got {kind_of(tensors[1])}")
     shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
-    leading = {shape[:2] for shape in shapes}
-    if len(leading) > 1 or len(shapes[0]) < 2:
+    leading_shapes = {shape[:2] for shape in shapes}
+    if len(leading_shapes) > 1 or len(shapes[0]) < 2:
         raise ValueError(
             f"the tensors have shapes {' and '.join(map(str, shapes))}, but all need the same batch"
             " and time as their first two dimensions; classes come third, as in logits (B, T, C)"
             " and targets (B, T)"
         )
-    predictions, targets = shapes[:2]
-    if len(predictions) != len(targets) or predictions == targets:
+    predictions_shape, targets_shape = shapes[:2]
+    if len(predictions_shape) != len(targets_shape) or predictions_shape == targets_shape:
         return
-    if all(p == t or 1 in (p, t) for p, t in zip(predictions, targets, strict=True)):
-        _refuse_broadcasting(predictions, targets)
+    if all(p == t or 1 in (p, t) for p, t in zip(predictions_shape, targets_shape, strict=True)):
+        _raise_broadcast_error(predictions_shape, targets_shape)
 
 
-def _refuse_broadcasting(predictions: Sequence[int], targets: Sequence[int]) -> None:
+def _raise_broadcast_error(predictions_shape: Sequence[int], targets_shape: Sequence[int]) -> None:
     raise ValueError(
-        f"predictions of shape {tuple(predictions)} and targets of shape {tuple(targets)} would be"
-        " broadcast; give them the same shape (.squeeze(-1) removes a last dimension of 1)"
+        f"predictions of shape {tuple(predictions_shape)} and targets of shape"
+        f" {tuple(targets_shape)} would be broadcast; give them the same shape"
+        " (.squeeze(-1) removes a last dimension of 1)"
     )
 
 
-def _loss_of_cells(
+def _loss_per_cell(
     function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the loss of each cell, and the cells' weights in a mean (`None` if all are equal)."""
@@ -291,54 +290,62 @@ def _loss_of_cells(
         function = function.func
     # Padding is filled with zeros, because NaN would give a gradient of NaN, and a class there may
     # not exist.
-    filled = [tensor.masked_fill(~_widened(mask, tensor.ndim), 0) for tensor in tensors]
-    flat = [tensor.flatten(0, 1) for tensor in filled]
+    filled_tensors = [
+        tensor.masked_fill(~_broadcast_mask(mask, tensor.ndim), 0) for tensor in tensors
+    ]
+    flat_tensors = [tensor.flatten(0, 1) for tensor in filled_tensors]
     options = {**options, "reduction": "none"}
     weight = options.get("weight")
-    if isinstance(weight, Tensor) and weight.shape[:2] in (mask.shape, flat[0].shape[:2]):
+    if isinstance(weight, Tensor) and weight.shape[:2] in (mask.shape, flat_tensors[0].shape[:2]):
         raise ValueError(
             f"weight has shape {tuple(weight.shape)}; give one number per class, or multiply the"
             " loss of each cell: pv.masked_loss(loss * weight, lengths)"
         )
-    loss = function(*flat, **options)
+    loss = function(*flat_tensors, **options)
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
         raise ValueError(
             f"the loss function returned shape {tuple(loss.shape)} where B · T = {mask.numel()};"
             ' called with reduction="none", it must return a loss per cell'
         )
-    fewest = min(flat[0].ndim, flat[1].ndim)
-    shapes = [tensor.shape for tensor in flat[:2] if tensor.ndim == fewest]
+    min_ndim = min(flat_tensors[0].ndim, flat_tensors[1].ndim)
+    shapes = [tensor.shape for tensor in flat_tensors[:2] if tensor.ndim == min_ndim]
     if loss.numel() != mask.numel() and loss.shape not in shapes:
-        _refuse_broadcasting(tensors[0].shape, tensors[1].shape)
+        _raise_broadcast_error(tensors[0].shape, tensors[1].shape)
     loss = loss.unflatten(0, mask.shape)
-    targets = filled[1]
-    are_classes = not targets.is_floating_point() and targets.dtype != torch.bool
-    if not are_classes or loss.shape != targets.shape:
+    targets = filled_tensors[1]
+    has_class_targets = not targets.is_floating_point() and targets.dtype != torch.bool
+    if not has_class_targets or loss.shape != targets.shape:
         return loss, None
-    is_torchs = function in (cross_entropy, nll_loss)
+    is_torch_loss = function in (cross_entropy, nll_loss)
     ignore_index = options.get("ignore_index", -100)
     # In uint8, -100 would be class 156, and an index of uint8 would be a mask.
-    _warn_of_targets(tensors[1].long() == ignore_index, mask, ignore_index, is_torchs)
+    _warn_of_ignored_targets(tensors[1].long() == ignore_index, mask, ignore_index, is_torch_loss)
     classes = targets.long()
-    ignored = classes == ignore_index
+    is_ignored = classes == ignore_index
     weights = torch.ones_like(loss)
-    if is_torchs and weight is not None:
-        weights = weight[classes.masked_fill(ignored, 0)]
-    return loss.masked_fill(ignored, 0), weights.masked_fill(ignored, 0)
+    if is_torch_loss and weight is not None:
+        weights = weight[classes.masked_fill(is_ignored, 0)]
+    return loss.masked_fill(is_ignored, 0), weights.masked_fill(is_ignored, 0)
 
 
-def _warn_of_targets(ignored: Tensor, mask: Tensor, index: int, is_torchs: bool) -> None:
+def _warn_of_ignored_targets(
+    is_ignored: Tensor, mask: Tensor, ignore_index: int, is_torch_loss: bool
+) -> None:
     """Warns of targets that contradict the lengths, if they can be read without waiting."""
-    if not _is_readable(ignored):
+    if not _is_readable(is_ignored):
         return
-    real = _widened(mask, ignored.ndim).cpu()
-    inside = int((ignored & real).sum())
-    if inside and not is_torchs:
-        warn(f"the loss does not count real cells whose target is {index} ({inside} here)")
-    padding = ~real
-    if index < 0 and (padding & ~ignored).any() and (padding & ignored).any():
+    real = _broadcast_mask(mask, is_ignored.ndim).cpu()
+    n_ignored_real = int((is_ignored & real).sum())
+    if n_ignored_real and not is_torch_loss:
         warn(
-            f"beyond the lengths, some targets are {index}, but not all of them: check the lengths"
+            f"the loss does not count real cells whose target is {ignore_index}"
+            f" ({n_ignored_real} here)"
+        )
+    padding = ~real
+    if ignore_index < 0 and (padding & ~is_ignored).any() and (padding & is_ignored).any():
+        warn(
+            f"beyond the lengths, some targets are {ignore_index}, but not all of them:"
+            " check the lengths"
         )
 
 
@@ -346,8 +353,8 @@ def align(
     x: Tensor,
     lengths: Lengths,
     *,
-    padding_side: Side = "right",
-    source_side: Side | None = None,
+    padding_side: PaddingSide = "right",
+    source_side: PaddingSide | None = None,
     max_len: int | None = None,
     batch_first: bool | None = None,
     padding_value: float = 0.0,
@@ -402,55 +409,58 @@ def align(
     one_of("source_side", source_side, ("right", "left", None))
     mask = None
     if is_mask(lengths):
-        mask = _booleans(lengths)
+        mask = _mask_tensor(lengths)
         lengths = mask.sum(1)
         if source_side is not None:
             raise ValueError(
                 f"source_side is {source_side!r}, but a mask shows where the padding is;"
                 " omit source_side"
             )
-    n, batch = _fitted(lengths, x, "x", batch_first, mask)
+    n, batch = _fit_lengths(lengths, x, "x", batch_first, mask)
     require_padding_value(padding_value, x.dtype)
-    width = batch.steps if max_len is None else time_steps(max_len, "max_len")
+    output_steps = batch.steps if max_len is None else require_time_steps(max_len, "max_len")
     if max_len is not None:
-        _check(
-            lengths_tensor(lengths), width, "max_len", "lengths" if mask is None else "mask.sum(1)"
+        _check_length_range(
+            lengths_tensor(lengths),
+            output_steps,
+            "max_len",
+            "lengths" if mask is None else "mask.sum(1)",
         )
     cells = x if batch.batch_first else x.transpose(0, 1)
     if source_side is None:
         source_side = "left" if padding_side == "right" else "right"
-        are_readable = _is_readable(cells) and _is_readable(n)
-        if mask is None and are_readable and is_on_side(cells, n.numpy(), padding_side):
+        can_read_values = _is_readable(cells) and _is_readable(n)
+        if mask is None and can_read_values and is_padding_on_side(cells, n.numpy(), padding_side):
             source_side = padding_side
             warn(
                 f"x already has its padding on the {padding_side}, so nothing is moved; pass"
                 f" source_side={padding_side!r} if this is correct, or the other side if it is not"
             )
     if mask is not None:
-        _refuse_inverted(cells, mask)
+        _refuse_inverted_mask(cells, mask)
     end = n.unsqueeze(1)
-    column = torch.arange(width, device=x.device)
-    step = column  # within each sequence, (B, width)
+    column = torch.arange(output_steps, device=x.device)
+    step = column  # within each sequence, (B, output_steps)
     if padding_side == "left":
-        step = column - width + end
+        step = column - output_steps + end
     real = (step >= 0) & (step < end)
     # A rotation, or a sort, reads the padding from many cells. It may read any cells, because the
     # padding is overwritten. If it were read from a single cell, all gradients would be added up
     # there, which is slow.
-    now = step
+    source_step = step
     if mask is None and source_side == "left":
-        now = step + batch.steps - end
-    now = now.remainder(max(batch.steps, 1))
+        source_step = step + batch.steps - end
+    source_step = source_step.remainder(max(batch.steps, 1))
     if mask is not None and batch.steps:
         is_padding = to_device(mask, x.device).logical_not().to(torch.uint8)
-        by_reality = is_padding.argsort(dim=1, stable=True)
-        now = by_reality.gather(1, now.expand(batch.batch, width))
+        real_first_order = is_padding.argsort(dim=1, stable=True)
+        source_step = real_first_order.gather(1, source_step.expand(batch.batch, output_steps))
     sequence = torch.arange(batch.batch, device=x.device).unsqueeze(1)
-    index = batch.rows(sequence, now)
+    index = batch.rows(sequence, source_step)
     if not batch.batch_first:
         index = index.T
         real = real.T
-    return padded_rows(x.flatten(0, 1), index, real, padding_value)
+    return gather_with_padding(x.flatten(0, 1), index, real, padding_value)
 
 
 def last_output(
@@ -486,39 +496,39 @@ def last_output(
         >>> torch.equal(last, torch.cat([h_n[0], h_n[1]], 1))
         True
     """
-    n, batch = _fitted(lengths, output, "output", batch_first)
+    n, batch = _fit_lengths(lengths, output, "output", batch_first)
     rows = output.flatten(0, 1)
     sequence = torch.arange(batch.batch, device=output.device)
     step = (n - 1).clamp(min=0)
-    last = padded_rows(rows, batch.rows(sequence, step), n > 0, 0.0)
+    last_output_rows = gather_with_padding(rows, batch.rows(sequence, step), n > 0, 0.0)
     if not bidirectional:
-        return last
+        return last_output_rows
     if output.ndim != 3 or output.shape[2] % 2:
         raise ValueError(
             f"output has shape {tuple(output.shape)}, and no third dimension with two directions of"
             " equal size: leave bidirectional out, or give the output of a bidirectional RNN"
         )
-    first = padded_rows(rows, batch.rows(sequence, step * 0), n > 0, 0.0)
+    first_output = gather_with_padding(rows, batch.rows(sequence, step * 0), n > 0, 0.0)
     half = output.shape[2] // 2
-    return torch.cat([last[:, :half], first[:, half:]], 1)
+    return torch.cat([last_output_rows[:, :half], first_output[:, half:]], 1)
 
 
-def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
+def _refuse_inverted_mask(cells: Tensor, mask: Tensor) -> None:
     """Raises an error if the same value fills the cells where a mask is True, but no others."""
     if not (_is_readable(cells) and _is_readable(mask)):
         return
     if mask.sum() < 2 or mask.all():
         return
-    others = cells[~mask]
-    varies = not is_constant(others) and others.isfinite().all()
-    if varies and is_constant(cells[mask]):
+    unmasked_cells = cells[~mask]
+    has_varying_values = not is_constant(unmasked_cells) and unmasked_cells.isfinite().all()
+    if has_varying_values and is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
             " mask seems to be True at padding: pass mask == 0, or, if it is right, lengths"
         )
 
 
-def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
+def gather_with_padding(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
     """Returns `rows[index]` where `real` is True, and padding elsewhere.
 
     Both the forward and the backward pass copy whole rows.
@@ -526,45 +536,45 @@ def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float)
     shape = (*index.shape, *rows.shape[1:])
     if rows.shape[0] == 0:
         return rows.new_full(shape, padding_value)
-    taken = rows.index_select(0, index.flatten()).reshape(shape)
-    return taken.masked_fill(~_widened(real, taken.ndim), padding_value)
+    gathered = rows.index_select(0, index.flatten()).reshape(shape)
+    return gathered.masked_fill(~_broadcast_mask(real, gathered.ndim), padding_value)
 
 
-def _is_real(n: Tensor, steps: int) -> Tensor:
+def _mask_from_lengths(n: Tensor, steps: int) -> Tensor:
     # This file never uses n[:, None], which also slices, because torch 2.7 cannot export slices of
     # dynamic dimensions.
     return torch.arange(steps, device=n.device) < n.unsqueeze(1)
 
 
-def _widened(mask: Tensor, ndim: int) -> Tensor:
+def _broadcast_mask(mask: Tensor, ndim: int) -> Tensor:
     """Reshapes a mask so that it broadcasts with a tensor of `ndim` dimensions."""
     return mask.reshape(*mask.shape, *[1] * (ndim - mask.ndim))
 
 
-def _fitted(
+def _fit_lengths(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Padded]:
     """Checks that lengths or a mask fit `x`. Returns lengths on its device, and its dimensions."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
-    require_plain(name, x)
+    require_plain_values(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = lengths_tensor(lengths)
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
-    require_width(lengths if mask is None else mask, batch.steps)
-    moved = to_device(n, x.device)
-    limit = f"the time steps of {name}"
+    require_mask_width(lengths if mask is None else mask, batch.steps)
+    n_on_device = to_device(n, x.device)
+    limit_name = f"the time steps of {name}"
     if _is_readable(n):
-        _check(n, batch.steps, limit)
-        return moved, batch
-    _check(moved, batch.steps, limit)
-    return moved.clamp(0, batch.steps), batch
+        _check_length_range(n, batch.steps, limit_name)
+        return n_on_device, batch
+    _check_length_range(n_on_device, batch.steps, limit_name)
+    return n_on_device.clamp(0, batch.steps), batch
 
 
-def require_width(lengths: Any, steps: int) -> None:
+def require_mask_width(lengths: Any, steps: int) -> None:
     """Checks that a mask has as many time steps as its batch. Lengths always pass.
 
     Raises:
@@ -589,9 +599,9 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
         ValueError: the lengths are not whole numbers, or are not one-dimensional; or a mask has
             other values, or padding before real cells.
     """
-    require_plain("lengths", lengths)
+    require_plain_values("lengths", lengths)
     if is_mask(lengths):
-        mask = _booleans(lengths)
+        mask = _mask_tensor(lengths)
         if not _is_readable(mask):
             return mask.sum(1)
         return torch.tensor(Layout.from_mask(mask).lengths)
@@ -602,7 +612,7 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
     if not isinstance(lengths, Tensor) or (lengths.dtype != torch.int64 and _is_readable(lengths)):
         return torch.from_numpy(read_lengths(lengths, empty=True))
     if lengths.dtype == torch.bool:
-        raise ValueError(BOOLEANS)
+        raise ValueError(BOOLEANS_MESSAGE)
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
         raise ValueError(
             f"lengths must be B whole numbers or a (B, T) mask, got {lengths.dtype} of shape"
@@ -611,14 +621,14 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
     return lengths.long()
 
 
-def _booleans(mask: object) -> Tensor:
+def _mask_tensor(mask: object) -> Tensor:
     """Returns a mask of booleans, or of 0 and 1, as a tensor of booleans.
 
     Raises:
         TypeError: `mask` is a nested, sparse or quantised tensor, or a NumPy masked array.
         ValueError: `mask` contains floats, or numbers other than 0 and 1.
     """
-    require_plain("mask", mask)
+    require_plain_values("mask", mask)
     values = mask if isinstance(mask, Tensor) else torch.tensor(np.asarray(mask), device="cpu")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
@@ -626,7 +636,7 @@ def _booleans(mask: object) -> Tensor:
             " integers 0 and 1 (lengths have one dimension)"
         )
     if _is_readable(values):
-        return torch.from_numpy(mask_cells(values))
+        return torch.from_numpy(boolean_mask(values))
     return values.bool()
 
 
@@ -643,9 +653,9 @@ def require_padding_value(value: Any, dtype: torch.dtype) -> None:
     low = 0
     high = 1
     if dtype != torch.bool:
-        limits = torch.iinfo(dtype)
-        low = limits.min
-        high = limits.max
+        dtype_limits = torch.iinfo(dtype)
+        low = dtype_limits.min
+        high = dtype_limits.max
     if not low <= value <= high or value != int(value):
         raise ValueError(
             f"padding_value is {value}, which {dtype} cannot hold: give a whole number from {low}"
@@ -653,7 +663,7 @@ def require_padding_value(value: Any, dtype: torch.dtype) -> None:
         )
 
 
-def time_steps(value: int, name: str) -> int:
+def require_time_steps(value: int, name: str) -> int:
     """Checks a number of time steps, and returns it.
 
     Raises:
@@ -662,18 +672,18 @@ def time_steps(value: int, name: str) -> int:
     is_whole = isinstance(value, (int, torch.SymInt, np.integer))
     if isinstance(value, bool) or not is_whole or value < 0:
         raise ValueError(f"{name} is {value!r}; give a whole number of time steps, at least 0")
-    if isinstance(value, int) and value > MOST_STEPS:
-        raise ValueError(f"{name} is {value}; give at most {MOST_STEPS:,} time steps")
+    if isinstance(value, int) and value > MAX_STEPS:
+        raise ValueError(f"{name} is {value}; give at most {MAX_STEPS:,} time steps")
     return value
 
 
-def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
+def _check_length_range(n: Tensor, maximum: int, limit_name: str, name: str = "lengths") -> None:
     """Raises an error for lengths out of range, if they can be read without waiting."""
     if not _is_readable(n):
         return
     values = n.numpy()
-    require_none(values, values < 0, name, "a sequence has at least 0 time steps")
-    require_none(values, values > most, name, f"more than {limit} ({most})")
+    reject_entries(values, values < 0, name, "a sequence has at least 0 time steps")
+    reject_entries(values, values > maximum, name, f"more than {limit_name} ({maximum})")
 
 
 def is_tracing() -> bool:

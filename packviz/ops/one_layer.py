@@ -16,196 +16,244 @@ from torch import Tensor
 
 from packviz.core.padded import Padded
 from packviz.ops import rectangles, split
-from packviz.ops.private import is_batched, kernel
-from packviz.ops.rectangles import Grid
-from packviz.ops.torch_kernels import Gradients, Layer, Tensors, is_fused
+from packviz.ops.private import is_vmapped, rnn_kernel
+from packviz.ops.rectangles import Staircase
+from packviz.ops.torch_kernels import Gradients, Layer, Tensors, runs_fused_lstm
 
 Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's output, and `h_n` `(D, B, P)` and `c_n` `(D, B, H)` or `None` in the grid's order."""
+"""A layer's output, and `h_n` `(D, B, P)` and `c_n` `(D, B, H)` or `None`, in the order of the
+staircase."""
 
 
-class Task(NamedTuple):
+class LayerTask(NamedTuple):
     """What to run.
 
     Attributes:
         layer: the layer.
-        grid: the cells of the batch. If `by_step` is true, no rectangle may contain padding.
+        staircase: the cells of the batch. If `by_step` is true, no rectangle may contain padding.
         by_step: whether to run step by step with packviz's own code.
-        source: the shape of the padded input.
-        target: the shape of the padded output.
+        input_shape: the shape of the padded input.
+        output_shape: the shape of the padded output.
         padding_value: value that fills the padding of the output.
     """
 
     layer: Layer
-    grid: Grid
+    staircase: Staircase
     by_step: bool
-    source: Padded
-    target: Padded
+    input_shape: Padded
+    output_shape: Padded
     padding_value: float
 
 
-def run(task: Task, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
+def run(layer_task: LayerTask, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
     """Runs a layer on a padded input.
 
     Args:
-        task: what to run.
+        layer_task: what to run.
         x: the padded input.
-        h: the initial state, `(D, B, P)`, in the grid's order.
-        c: the initial cell state of an LSTM, `(D, B, H)`, in the grid's order; `None` for the
+        h: the initial state, `(D, B, P)`, in the staircase's order.
+        c: the initial cell state of an LSTM, `(D, B, H)`, in the staircase's order; `None` for the
             other RNNs.
     """
-    layer = task.layer
-    fused = is_fused(layer.mode, x, layer.is_projected)
-    if torch.is_grad_enabled() and (task.by_step or fused):
-        out, h_n, c_n = _Layer.apply(task, x, h, c, *layer.flat)  # type: ignore[no-untyped-call]
+    layer = layer_task.layer
+    is_fused = runs_fused_lstm(layer.mode, x, layer.is_projected)
+    if torch.is_grad_enabled() and (layer_task.by_step or is_fused):
+        out, h_n, c_n = _LayerFunction.apply(layer_task, x, h, c, *layer.flat_weights)  # type: ignore[no-untyped-call]
     else:
-        out, h_n, c_n, _ = _forward(task, x, h, c, layer.flat, False)
-    # An output of `_Layer` may not be a view, because the caller may change it in place.
-    return out.view(task.target.shape(layer.directions * layer.output_size)), h_n, c_n
+        out, h_n, c_n, _ = _forward(layer_task, x, h, c, layer.flat_weights, False)
+    # An output of `_LayerFunction` may not be a view, because the caller may change it in place.
+    return out.view(layer_task.output_shape.shape(layer.directions * layer.output_size)), h_n, c_n
 
 
-def selected(state: Tensor, order: Tensor | None) -> Tensor:
+def reorder_state(state: Tensor, order: Tensor | None) -> Tensor:
     """Returns a state with its sequences in the given order."""
     return state if order is None else state.index_select(1, order)
 
 
 def _forward(
-    task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Tensors, keeps: bool
+    layer_task: LayerTask,
+    x: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    weights: Tensors,
+    saves_intermediates: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
     """Runs all directions."""
-    layer = task.layer
-    grid = task.grid
-    forward = rectangles.forward_fused if keeps else rectangles.forward
-    if task.by_step:
+    layer = layer_task.layer
+    staircase = layer_task.staircase
+    forward = rectangles.forward_fused if saves_intermediates else rectangles.forward
+    if layer_task.by_step:
         forward = split.forward
-    outs: list[Tensor] = []
+    outputs: list[Tensor] = []
     c_n = []
-    kept = []
-    for direction, own in enumerate(layer.holding(weights)):
-        cells = grid.cells(x, task.source, direction)
-        first = [state[direction] for state in (h, c) if state is not None]
-        own_outs, ended, own_kept = forward(layer, grid, own, cells, *first)
-        outs += own_outs
-        kept += own_kept
-        if ended is not None:
-            c_n.append(ended)
+    intermediates = []
+    for direction, direction_weights in enumerate(layer.split_by_direction(weights)):
+        cells = staircase.cells(x, layer_task.input_shape, direction)
+        initial_states = [state[direction] for state in (h, c) if state is not None]
+        direction_outputs, final_c, direction_intermediates = forward(
+            layer, staircase, direction_weights, cells, *initial_states
+        )
+        outputs += direction_outputs
+        intermediates += direction_intermediates
+        if final_c is not None:
+            c_n.append(final_c)
     directions = range(layer.directions)
-    joined = grid.joined(outs, task.target, directions, task.padding_value)
-    h_n = [joined.index_select(0, grid.last + d * grid.n_cells) for d in directions]
-    is_saved = keeps or torch.is_grad_enabled()  # for the kernel's backward pass
-    out = grid.padded(joined, task.target, directions, task.padding_value, is_saved)
-    return out, torch.stack(h_n), torch.stack(c_n) if c_n else None, kept
+    joined_outputs = staircase.join_parts(
+        outputs, layer_task.output_shape, directions, layer_task.padding_value
+    )
+    h_n = [
+        joined_outputs.index_select(0, staircase.last_cells + d * staircase.n_cells)
+        for d in directions
+    ]
+    is_saved = saves_intermediates or torch.is_grad_enabled()  # for the kernel's backward pass
+    out = staircase.pad_cells(
+        joined_outputs, layer_task.output_shape, directions, layer_task.padding_value, is_saved
+    )
+    return out, torch.stack(h_n), torch.stack(c_n) if c_n else None, intermediates
 
 
-class _Layer(torch.autograd.Function):
+class _LayerFunction(torch.autograd.Function):
     """A layer with a backward pass of its own."""
 
     @staticmethod
     def forward(
-        ctx: Any, task: Task, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor
+        ctx: Any, layer_task: LayerTask, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor
     ) -> Result:
         ctx.set_materialize_grads(False)
-        ctx.task = task
-        out, h_n, c_n, kept = _forward(task, x, h, c, weights, True)
-        ctx.save_for_backward(x, h, c, *weights, *kept)
+        ctx.layer_task = layer_task
+        out, h_n, c_n, intermediates = _forward(layer_task, x, h, c, weights, True)
+        ctx.save_for_backward(x, h, c, *weights, *intermediates)
         return out, h_n, c_n
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        task = ctx.task
-        saved = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
-        inputs = saved[: 3 + len(task.layer.flat)]
-        if torch.is_grad_enabled() or any(map(is_batched, gradients)):
-            return None, *_gradients_again(task, inputs, gradients)
-        with torch.autocast(saved[0].device.type, enabled=False):
-            kept = saved[len(inputs) :]
-            return None, *_backward(task, inputs, kept, gradients, ctx.needs_input_grad[1])
+        layer_task = ctx.layer_task
+        saved_tensors = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
+        inputs = saved_tensors[: 3 + len(layer_task.layer.flat_weights)]
+        if torch.is_grad_enabled() or any(map(is_vmapped, gradients)):
+            return None, *_differentiable_gradients(layer_task, inputs, gradients)
+        with torch.autocast(saved_tensors[0].device.type, enabled=False):
+            intermediates = saved_tensors[len(inputs) :]
+            return None, *_backward(
+                layer_task, inputs, intermediates, gradients, ctx.needs_input_grad[1]
+            )
 
 
 def _backward(
-    task: Task,
+    layer_task: LayerTask,
     inputs: Sequence[Any],
-    kept: Tensors,
+    intermediates: Tensors,
     gradients: Gradients,
-    needs_input: bool,
+    needs_input_grad: bool,
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights."""
-    layer = task.layer
-    grid = task.grid
+    layer = layer_task.layer
+    staircase = layer_task.staircase
     x, _, c, *weights = inputs
     d_out, d_h_n, d_c_n = gradients
-    backward = split.backward if task.by_step else rectangles.backward_fused
+    backward = split.backward if layer_task.by_step else rectangles.backward_fused
     d_x: Tensor | None = None
     d_h_0 = []
     d_c_0 = []
     d_weights: list[Tensor | None] = []
-    each = len(kept) // layer.directions
-    for direction, own in enumerate(layer.holding(weights)):
-        which = range(direction, direction + 1)
-        d_cells = x.new_zeros(grid.n_cells, layer.output_size)
+    n_per_direction = len(intermediates) // layer.directions
+    for direction, direction_weights in enumerate(layer.split_by_direction(weights)):
+        direction_range = range(direction, direction + 1)
+        d_cells = x.new_zeros(staircase.n_cells, layer.output_size)
         if d_out is not None:
-            whole = d_out.view(task.target.shape(layer.directions * layer.output_size))
-            d_own = whole.chunk(layer.directions, 2)[direction]
-            d_cells = grid.cells(d_own, task.target, direction).reshape(d_cells.shape)
-            is_view = grid.is_view(task.target, which)
+            d_out_cells = d_out.view(
+                layer_task.output_shape.shape(layer.directions * layer.output_size)
+            )
+            d_direction_out = d_out_cells.chunk(layer.directions, 2)[direction]
+            d_cells = staircase.cells(d_direction_out, layer_task.output_shape, direction).reshape(
+                d_cells.shape
+            )
+            is_view = staircase.is_view(layer_task.output_shape, direction_range)
             fill = d_cells.index_fill if is_view else d_cells.index_fill_
-            d_cells = fill(0, grid.waste, 0)
+            d_cells = fill(0, staircase.waste, 0)
         if d_h_n is not None:
-            d_cells.index_add_(0, grid.last, d_h_n[direction])
-        d_ended = None if c is None else torch.zeros_like(c[direction])
+            d_cells.index_add_(0, staircase.last_cells, d_h_n[direction])
+        d_final_c = None if c is None else torch.zeros_like(c[direction])
         if d_c_n is not None:
-            d_ended = d_c_n[direction].clone()
-        own_kept = kept[direction * each : (direction + 1) * each]
-        d_parts, d_h, d_c, d_own_weights = backward(
-            layer, grid, own, own_kept, d_cells, d_ended, needs_input
+            d_final_c = d_c_n[direction].clone()
+        direction_intermediates = intermediates[
+            direction * n_per_direction : (direction + 1) * n_per_direction
+        ]
+        d_cell_parts, d_h, d_c, d_direction_weights = backward(
+            layer,
+            staircase,
+            direction_weights,
+            direction_intermediates,
+            d_cells,
+            d_final_c,
+            needs_input_grad,
         )
-        d_weights += d_own_weights
+        d_weights += d_direction_weights
         d_h_0.append(d_h)
         if d_c is not None:
             d_c_0.append(d_c)
-        if needs_input:
-            joined = grid.joined(d_parts, task.source, which, 0)
-            d_own_x = grid.padded(joined, task.source, which, 0, False)
-            d_x = d_own_x if d_x is None else d_x.add_(d_own_x)
-    if layer.is_projected and d_out is None and d_h_n is None and max(grid.lengths) == 1:
+        if needs_input_grad:
+            joined_gradients = staircase.join_parts(
+                d_cell_parts, layer_task.input_shape, direction_range, 0
+            )
+            d_direction_x = staircase.pad_cells(
+                joined_gradients, layer_task.input_shape, direction_range, 0, False
+            )
+            d_x = d_direction_x if d_x is None else d_x.add_(d_direction_x)
+    if layer.is_projected and d_out is None and d_h_n is None and max(staircase.lengths) == 1:
         # After a single step, c_n does not depend on the projection, so torch gives it no gradient.
-        d_weights = [None if i % len(own) == len(own) - 1 else g for i, g in enumerate(d_weights)]
+        d_weights = [
+            None if i % len(direction_weights) == len(direction_weights) - 1 else g
+            for i, g in enumerate(d_weights)
+        ]
     d_x = None if d_x is None else d_x.reshape(x.shape)
     return [d_x, torch.stack(d_h_0), torch.stack(d_c_0) if d_c_0 else None, *d_weights]
 
 
-def _gradients_again(
-    task: Task, inputs: Sequence[Any], gradients: Gradients
+def _differentiable_gradients(
+    layer_task: LayerTask, inputs: Sequence[Any], gradients: Gradients
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights, differentiable again."""
     # One input may be computed from another, such as a state from the weights. With views of the
     # inputs, gradients reach each input only through this function, so nothing is counted twice.
-    again = torch.is_grad_enabled()
+    is_differentiable = torch.is_grad_enabled()
     with torch.enable_grad(), torch.autocast(inputs[0].device.type, enabled=False):
-        own: list[Any] = [x if x is None else x.view_as(x) for x in inputs]
-        results = _packed(task, *own)
+        input_views: list[Any] = [x if x is None else x.view_as(x) for x in inputs]
+        results = _run_packed_kernel(layer_task, *input_views)
     pairs = zip(results, gradients, strict=True)
-    used = [(out, g) for out, g in pairs if g is not None]
-    outs, given = zip(*used, strict=True)
-    sources = [x for x in own if x is not None and x.requires_grad]
-    grads = torch.autograd.grad(outs, sources, given, create_graph=again, allow_unused=True)
-    remaining = iter(grads)
-    return [next(remaining) if x is not None and x.requires_grad else None for x in own]
+    pairs_with_grad = [(out, g) for out, g in pairs if g is not None]
+    outputs, output_grads = zip(*pairs_with_grad, strict=True)
+    grad_inputs = [x for x in input_views if x is not None and x.requires_grad]
+    grads = torch.autograd.grad(
+        outputs, grad_inputs, output_grads, create_graph=is_differentiable, allow_unused=True
+    )
+    grad_iterator = iter(grads)
+    return [next(grad_iterator) if x is not None and x.requires_grad else None for x in input_views]
 
 
-def _packed(task: Task, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
+def _run_packed_kernel(
+    layer_task: LayerTask, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor
+) -> Result:
     """Computes the same with torch's packed kernel, which can be differentiated repeatedly."""
-    layer = task.layer
-    grid = Grid.without_waste(task.grid.lengths, x.device)
-    data = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(task.source, 0))
-    is_sorted = task.grid.order is not None
-    order = None if is_sorted else grid.order
-    hx = [selected(state, order) for state in (h, c) if state is not None]
-    sizes = torch.tensor(grid.batch_sizes, device="cpu")
+    layer = layer_task.layer
+    staircase = Staircase.without_padding(layer_task.staircase.lengths, x.device)
+    data = x.reshape(-1, x.shape[-1]).index_select(
+        0, staircase.source_rows(layer_task.input_shape, 0)
+    )
+    is_sorted = layer_task.staircase.order is not None
+    order = None if is_sorted else staircase.order
+    hx = [reorder_state(state, order) for state in (h, c) if state is not None]
+    sizes = torch.tensor(staircase.batch_sizes, device="cpu")
     options = layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2
     states = hx[0] if c is None else hx
-    data, *final = kernel(layer.mode)(data, sizes, states, weights, *options)
-    every = torch.cat([data, data.new_full((1, data.shape[1]), task.padding_value)])
-    out = every.index_select(0, grid.target(task.target, range(1)))
-    h_n, *c_n = [selected(state, None if is_sorted else grid.rank) for state in final]
+    data, *final_states = rnn_kernel(layer.mode)(data, sizes, states, weights, *options)
+    data_and_padding = torch.cat(
+        [data, data.new_full((1, data.shape[1]), layer_task.padding_value)]
+    )
+    out = data_and_padding.index_select(
+        0, staircase.target_cells(layer_task.output_shape, range(1))
+    )
+    h_n, *c_n = [
+        reorder_state(state, None if is_sorted else staircase.rank) for state in final_states
+    ]
     return out.view(-1, layer.output_size), h_n, c_n[0] if c_n else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch.nn.utils import rnn
 
-NAMES = ("pack_padded_sequence", "pad_packed_sequence")
+FUNCTION_NAMES = ("pack_padded_sequence", "pad_packed_sequence")
 """The names of the functions that packviz replaces."""
 
 

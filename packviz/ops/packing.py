@@ -29,17 +29,23 @@ from packviz.core.layout import is_mask
 from packviz.core.padded import Padded, reading
 from packviz.ops import index as indices
 from packviz.ops import original
-from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
+from packviz.ops.index import (
+    arrays_to_device,
+    is_on_usable_device,
+    needs_grad,
+    pack_cells,
+    pad_rows,
+)
 from packviz.ops.masks import (
+    gather_with_padding,
     is_tracing,
     lengths_tensor,
-    padded_rows,
+    require_mask_width,
     require_padding_value,
-    require_width,
-    time_steps,
+    require_time_steps,
     to_device,
 )
-from packviz.ops.private import may_derive_otherwise
+from packviz.ops.private import is_transform_active
 
 Result = TypeVar("Result")
 
@@ -166,12 +172,12 @@ def unpack_to_length(
             f"packed must be a PackedSequence, got {type(packed).__name__}: pass the packed"
             " output of an RNN"
         )
-    width = time_steps(total_length, "total_length")
+    output_steps = require_time_steps(total_length, "total_length")
     longest = len(packed.batch_sizes)
     require_padding_value(padding_value, packed.data.dtype)
-    if width < longest and not truncate:
+    if output_steps < longest and not truncate:
         raise ValueError(
-            f"total_length is {width}, but the longest length is {longest}: give at"
+            f"total_length is {output_steps}, but the longest length is {longest}: give at"
             f" least {longest}, or truncate=True to drop the later steps"
         )
     data = packed.data
@@ -179,24 +185,25 @@ def unpack_to_length(
     if rank is None:
         batch = int(packed.batch_sizes[0])
         rank = torch.arange(batch, device=data.device)
-    sizes = nn.functional.pad(packed.batch_sizes, (0, width - longest))  # a negative number cuts
+    # A negative number cuts.
+    sizes = nn.functional.pad(packed.batch_sizes, (0, output_steps - longest))
     first_row = to_device(sizes.cumsum(0) - sizes, data.device)
-    place = first_row[:, None] + rank
-    index = place.remainder(len(data))
+    row_index = first_row[:, None] + rank
+    index = row_index.remainder(len(data))
     real = rank < to_device(sizes, data.device)[:, None]
     if batch_first:
         index = index.T
         real = real.T
-    return padded_rows(data, index, real, padding_value)
+    return gather_with_padding(data, index, real, padding_value)
 
 
 # An index is faster from these sizes on. They were measured with one thread of a server CPU, and
 # affect only the time. torch's gradient of packing makes a copy per time step. torch moves whole
 # sequences to sort them; without a gradient, 16 times this size applies.
-_MANY_STEPS = 16
-_MANY_NUMBERS = 2**16
+_MIN_INDEX_STEPS = 16
+_MIN_INDEX_NUMBERS = 2**16
 
-_PLAIN = (Tensor, nn.Parameter)
+_PLAIN_TYPES = (Tensor, nn.Parameter)
 
 
 def _pack_padded(
@@ -204,21 +211,21 @@ def _pack_padded(
 ) -> PackedSequence:
     if is_mask(lengths):
         if isinstance(x, Tensor) and x.ndim > 1:
-            source = Padded.of(x.shape, batch_first)
-            if lengths.shape[0] == source.batch:
-                require_width(lengths, source.steps)
+            input_shape = Padded.of(x.shape, batch_first)
+            if lengths.shape[0] == input_shape.batch:
+                require_mask_width(lengths, input_shape.steps)
         lengths = lengths_tensor(lengths)
     is_traced_list = not isinstance(lengths, Tensor) and is_tracing()
-    if is_traced_list or type(x) not in _PLAIN or x.ndim < 2:
+    if is_traced_list or type(x) not in _PLAIN_TYPES or x.ndim < 2:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
-    pays = needs_grad(x) and type(steps) is int and steps >= _MANY_STEPS
+    uses_index = needs_grad(x) and type(steps) is int and steps >= _MIN_INDEX_STEPS
     if not (enforce_sorted and x.is_cpu):
-        pays = pays or _wants_index(x)
-    if pays and torch.compiler.is_compiling():
+        uses_index = uses_index or _is_index_faster(x)
+    if uses_index and torch.compiler.is_compiling():
         return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
-    pays = pays and _is_plain(x, batch_first)
-    if not pays:
+    uses_index = uses_index and _is_supported_tensor(x, batch_first)
+    if not uses_index:
         try:
             packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
             if type(steps) is not int or packed.batch_sizes.shape[0] <= steps:
@@ -229,49 +236,50 @@ def _pack_padded(
         lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
     n = lengths.to(torch.int64)
     batch = x.shape[0 if batch_first else 1]
-    ranked = n
+    sorted_lengths = n
     order = None
-    fits = x.numel() > 0 and n.ndim == 1 and n.is_cpu and len(n) <= batch
+    is_valid = x.numel() > 0 and n.ndim == 1 and n.is_cpu and len(n) <= batch
     if enforce_sorted:
-        fits = fits and len(n) == batch
-    elif fits:
+        is_valid = is_valid and len(n) == batch
+    elif is_valid:
         # torch's own sort is not stable. The same call gives the same order of equal lengths.
-        ranked, order = torch.sort(n, descending=True)
-    if not (fits and indices.is_falling(ranked.tolist())):
+        sorted_lengths, order = torch.sort(n, descending=True)
+    if not (is_valid and indices.is_falling(sorted_lengths.tolist())):
         # This raises torch's error.
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-    if ranked[0] > steps:
-        read = reading(x.shape, batch_first, "input")
-        Padded.of(x.shape, batch_first).require_lengths(n.numpy(), read)
-    if not pays or len(ranked) < batch:  # torch drops the sequences that have no length
+    if sorted_lengths[0] > steps:
+        shape_text = reading(x.shape, batch_first, "input")
+        Padded.of(x.shape, batch_first).require_fitting_lengths(n.numpy(), shape_text)
+    # torch drops the sequences that have no length.
+    if not uses_index or len(sorted_lengths) < batch:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-    return _packed_in_order(x, ranked, order, batch_first)
+    return _pack_sorted(x, sorted_lengths, order, batch_first)
 
 
-def _packed_in_order(
-    x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool
+def _pack_sorted(
+    x: Tensor, sorted_lengths: Tensor, order: Tensor | None, batch_first: bool
 ) -> PackedSequence:
     """Packs a batch whose lengths are known to be valid.
 
     Args:
         x: the padded batch.
-        ranked: `(B,)` the lengths, longest first.
-        order: `(B,)` the caller's index of each sequence in `ranked`; `None` if the caller's
-            sequences are already sorted.
+        sorted_lengths: `(B,)` the lengths, longest first.
+        order: `(B,)` the caller's index of each sequence in `sorted_lengths`; `None` if the
+            caller's sequences are already sorted.
         batch_first: whether the batch is the first dimension of `x`.
     """
     steps = x.shape[1 if batch_first else 0]
     sorted_indices = order
     if order is not None and not x.is_cpu:
-        sorted_indices = placed(x.device, order.numpy())[0]
-    index = indices.of_lengths(ranked, order, sorted_indices, x.device)
-    swapped = x.transpose(0, 1)
-    by_batch = x if batch_first else swapped
-    is_batch_major = by_batch.is_contiguous()
-    cells = x if is_batch_major == batch_first else swapped
-    data = packed_rows(cells.flatten(0, 1), index.padded(steps, is_batch_major))
+        sorted_indices = arrays_to_device(x.device, order.numpy())[0]
+    index = indices.index_from_lengths(sorted_lengths, order, sorted_indices, x.device)
+    transposed = x.transpose(0, 1)
+    batch_major_x = x if batch_first else transposed
+    is_batch_major = batch_major_x.is_contiguous()
+    cells = x if is_batch_major == batch_first else transposed
+    data = pack_cells(cells.flatten(0, 1), index.padded_cell_map(steps, is_batch_major))
     packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
-    indices.keep(index, packed)
+    indices.cache_index(index, packed)
     return packed
 
 
@@ -286,27 +294,27 @@ def _pad_packed(
     if len(shape) > 0 and type(shape[0]) is int and shape[0] == 0:  # not a tracer's number
         # This is torch's error. Older releases crash.
         raise RuntimeError("batch_sizes can not be empty")
-    pays = needs_grad(data)
+    uses_index = needs_grad(data)
     if ranks is not None or not data.is_cpu:
-        pays = pays or _wants_index(data)
-    if pays and torch.compiler.is_compiling():
+        uses_index = uses_index or _is_index_faster(data)
+    if uses_index and torch.compiler.is_compiling():
         return _run_uncompiled(_pad_packed, *arguments)
-    if not (pays and _is_plain(data, batch_first)):
+    if not (uses_index and _is_supported_tensor(data, batch_first)):
         return original.pad_packed_sequence(*arguments)
     longest = sizes.shape[0]
     steps = longest if total_length is None else total_length
-    fits = longest > 1 and type(steps) is int and steps >= longest
-    values = indices.falling_sizes(sequence)
-    if not (fits and values and isinstance(padding_value, (int, float))):
+    is_valid = longest > 1 and type(steps) is int and steps >= longest
+    values = indices.valid_batch_sizes(sequence)
+    if not (is_valid and values and isinstance(padding_value, (int, float))):
         return original.pad_packed_sequence(*arguments)
     if padding_value:  # as in torch, a value that does not fit the dtype is always an error
         data.new_full((2,), padding_value)
     batch = values[0]
     is_batch_major = batch_first and ranks is not None  # the memory layout of torch's result
-    index = indices.of_packed(sequence)
+    index = indices.index_from_packed(sequence)
     if index is None:
         return original.pad_packed_sequence(*arguments)
-    cells = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
+    cells = pad_rows(data, index.padded_cell_map(steps, is_batch_major), padding_value)
     dimensions = (batch, steps) if is_batch_major else (steps, batch)
     x = cells.view(*dimensions, *data.shape[1:])
     if batch_first != is_batch_major:
@@ -320,27 +328,27 @@ def _run_uncompiled(function: Callable[..., Result], *arguments: object) -> Resu
     return result
 
 
-def _is_plain(x: Tensor, batch_first: bool) -> bool:
+def _is_supported_tensor(x: Tensor, batch_first: bool) -> bool:
     """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions do."""
     if not isinstance(batch_first, bool):  # torch accepts nothing else
         return False
     if x.is_complex():  # torch cannot differentiate the packing of these
         return False
-    if is_tracing() or may_derive_otherwise():
+    if is_tracing() or is_transform_active():
         return False
-    return type(x) in _PLAIN and is_at_hand(x)
+    return type(x) in _PLAIN_TYPES and is_on_usable_device(x)
 
 
-def may_pay(x: Tensor) -> bool:
+def may_be_faster(x: Tensor) -> bool:
     """Returns whether packviz's functions may do more with a tensor than pass it on to torch's."""
-    return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MANY_NUMBERS
+    return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MIN_INDEX_NUMBERS
 
 
-def _wants_index(x: Tensor) -> bool:
+def _is_index_faster(x: Tensor) -> bool:
     """Returns whether an index is faster than torch, for unsorted sequences or those on a GPU."""
     if is_tracing():
         return False
     if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
         return x.device.type in indices.ACCELERATORS
-    least = _MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS
-    return x.numel() >= least
+    min_numbers = _MIN_INDEX_NUMBERS if needs_grad(x) else 16 * _MIN_INDEX_NUMBERS
+    return x.numel() >= min_numbers

@@ -24,11 +24,11 @@ class Patch(HasText):
         for module_name, module in list(sys.modules.items()):
             package = module_name.partition(".")[0]
             if package != "packviz" and isinstance(module, ModuleType):
-                self._replace(module_name, vars(module))
+                self._patch_module(module_name, vars(module))
         self.places = tuple(place for _, _, place in self._changed)
 
-    def _replace(self, module_name: str, variables: dict[str, object]) -> None:
-        for function_name in original.NAMES:
+    def _patch_module(self, module_name: str, variables: dict[str, object]) -> None:
+        for function_name in original.FUNCTION_NAMES:
             function = getattr(original, function_name)
             for name, value in list(variables.items()):
                 if value is function:
@@ -42,7 +42,7 @@ class Patch(HasText):
         """
         while self._changed:
             variables, name, _ = self._changed.pop()
-            for function_name in original.NAMES:
+            for function_name in original.FUNCTION_NAMES:
                 if variables.get(name) is getattr(packing, function_name):
                     variables[name] = getattr(original, function_name)
 

@@ -17,72 +17,76 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-OLDEST, NEWEST = "2.7", "2.15"
+OLDEST_TORCH, NEWEST_TORCH = "2.7", "2.15"
 """The oldest and the newest release of torch on which the tests run."""
 
 Result = TypeVar("Result")
 
 
-def _release(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")[:2]))
 
 
-IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
-"""Whether the installed release of torch is `OLDEST`, `NEWEST` or any release between them."""
+IS_TORCH_TESTED = (
+    _parse_version(OLDEST_TORCH)
+    <= _parse_version(torch.__version__)
+    <= _parse_version(NEWEST_TORCH)
+)
+"""Whether the installed release is `OLDEST_TORCH`, `NEWEST_TORCH` or any release between them."""
 
 
 # Undocumented operators.
 
 
-def kernel(mode: str) -> Callable[..., Any]:
+def rnn_kernel(mode: str) -> Callable[..., Any]:
     """Returns torch's function that runs RNNs of this mode on padded or packed data."""
     function: Callable[..., Any] = getattr(torch, mode.lower())
     return function
 
 
 # The number by which torch's operators identify the mode LSTM.
-LSTM = 2
+LSTM_MODE = 2
 
 
-def fused_lstm(taken: Sequence[Tensor]) -> Sequence[Tensor]:
+def fused_lstm(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """Runs one direction of an LSTM layer with oneDNN.
 
     Args:
-        taken: the input `(t, n, I)`, the weights of the input and of the state, both biases, `h`
+        inputs: the input `(t, n, I)`, the weights of the input and of the state, both biases, `h`
             and `c`. All are contiguous.
 
     Returns:
         The output, both final states, and a workspace for the backward pass.
     """
-    size = taken[-1].shape[1]
-    options: Sequence[object] = (False, [], LSTM, size, 1, True, False, False, True)
+    hidden_size = inputs[-1].shape[1]
+    options: Sequence[object] = (False, [], LSTM_MODE, hidden_size, 1, True, False, False, True)
     run: Any = torch.mkldnn_rnn_layer
     with torch.enable_grad():  # otherwise the operator keeps no workspace
-        results: Sequence[Tensor] = run(*taken, *options)
+        results: Sequence[Tensor] = run(*inputs, *options)
     return results
 
 
 def fused_lstm_backward(
-    taken: Sequence[Tensor], results: Sequence[Tensor], space: Tensor
+    inputs: Sequence[Tensor], results: Sequence[Tensor], workspace: Tensor
 ) -> list[Tensor]:
     """Computes the gradients of the inputs of `fused_lstm`.
 
     Args:
-        taken: the inputs of `fused_lstm`.
+        inputs: the inputs of `fused_lstm`.
         results: its output and final states, and then their gradients.
-        space: the workspace.
+        workspace: the workspace.
     """
-    x, of_input, of_state, bias, state_bias, h, c = taken
-    weights = of_input, of_state, bias, state_bias
-    options: Sequence[object] = (False, LSTM, c.shape[1], 1, True, True, False, [], False)
+    x, weight_ih, weight_hh, bias_ih, bias_hh, h, c = inputs
+    weights = weight_ih, weight_hh, bias_ih, bias_hh
+    options: Sequence[object] = (False, LSTM_MODE, c.shape[1], 1, True, True, False, [], False)
     run = torch.ops.aten.mkldnn_rnn_layer_backward
-    return list(run(x, *weights, h, c, *results, *options, space))
+    return list(run(x, *weights, h, c, *results, *options, workspace))
 
 
-def has_bfloat16() -> bool:
+def has_onednn_bfloat16() -> bool:
     """Returns whether oneDNN can run on bfloat16 on this processor."""
-    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return supported is not None and bool(supported())
+    is_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return is_supported is not None and bool(is_supported())
 
 
 def has_onednn() -> bool:
@@ -112,14 +116,14 @@ def may_have_hooks(module: nn.Module) -> bool:
     If torch lacks a private name used here, the result is True, so `run` calls the module.
     """
     try:
-        own = (
+        own_hooks = (
             module._forward_hooks
             or module._forward_pre_hooks
             or module._backward_hooks
             or module._backward_pre_hooks
         )
         return bool(
-            own
+            own_hooks
             or nn.modules.module._global_forward_hooks
             or nn.modules.module._global_forward_pre_hooks
             or nn.modules.module._global_backward_hooks
@@ -129,7 +133,7 @@ def may_have_hooks(module: nn.Module) -> bool:
         return True
 
 
-def may_derive_otherwise() -> bool:
+def is_transform_active() -> bool:
     """Returns whether `torch.func` or forward-mode differentiation is active.
 
     If torch lacks a private name used here, the result is True, so packing and `run` use torch's
@@ -141,7 +145,7 @@ def may_derive_otherwise() -> bool:
         return True
 
 
-def is_batched(tensor: Tensor | None) -> bool:
+def is_vmapped(tensor: Tensor | None) -> bool:
     """Returns whether a tensor represents many, because `vmap` is active.
 
     If torch lacks a private name used here, this function raises an error.
@@ -152,7 +156,7 @@ def is_batched(tensor: Tensor | None) -> bool:
     return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
-VERSION = "_version"
+VERSION_ATTRIBUTE = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
@@ -161,7 +165,7 @@ def version(tensor: Tensor) -> int | None:
     The result is `None` if torch does not count such changes. If torch lacks the private name used
     here, it is always `None`, so every use of a packed batch rebuilds its index.
     """
-    return None if tensor.is_inference() else getattr(tensor, VERSION, None)
+    return None if tensor.is_inference() else getattr(tensor, VERSION_ATTRIBUTE, None)
 
 
 def parameters(module: nn.Module) -> Mapping[str, Tensor]:
@@ -181,7 +185,7 @@ def is_compiler_loaded() -> bool:
 # Autograd within an operator.
 
 
-def recorded(call: Callable[[], Result]) -> Result:
+def call_with_autograd(call: Callable[[], Result]) -> Result:
     """Makes a call inside an operator so that autograd records it.
 
     `enable_grad` alone has no effect there. There is no public alternative, because
@@ -189,16 +193,18 @@ def recorded(call: Callable[[], Result]) -> Result:
     used here, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
     keys = torch._C.DispatchKey
-    off = torch._C._dispatch_tls_local_exclude_set()
+    excluded_keys = torch._C._dispatch_tls_local_exclude_set()
     for key in (
         keys.AutogradFunctionality,
         keys.AutogradOther,
         keys.AutogradCPU,
         keys.AutogradCUDA,
     ):
-        off = off.remove(key)
-    off = off.remove(keys.ADInplaceOrView)
-    guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
+        excluded_keys = excluded_keys.remove(key)
+    excluded_keys = excluded_keys.remove(keys.ADInplaceOrView)
+    guard = torch._C._ForceDispatchKeyGuard(
+        torch._C._dispatch_tls_local_include_set(), excluded_keys
+    )
     with guard, torch.enable_grad():
         return call()
 
@@ -207,7 +213,7 @@ def recorded(call: Callable[[], Result]) -> Result:
 # a wrong number.
 
 
-def operator_mode() -> Any:
+def dispatch_mode_class() -> Any:
     """Returns the base class of modes that intercept every operator."""
     from torch.utils._python_dispatch import (  # noqa: PLC0415 - private, so only when needed
         TorchDispatchMode,
@@ -221,7 +227,7 @@ def schema(function: Any) -> Any:
     return function._schema
 
 
-def storage(tensor: Tensor) -> int:
+def storage_id(tensor: Tensor) -> int:
     """Returns a number that identifies a tensor's memory, even on the meta device."""
     return int(tensor.untyped_storage()._cdata)
 
@@ -229,7 +235,7 @@ def storage(tensor: Tensor) -> int:
 # Memory.
 
 
-def memory_changes(call: Callable[[], object]) -> list[int] | None:
+def record_allocations(call: Callable[[], object]) -> list[int] | None:
     """Makes a call, and returns the size in bytes of each allocation by torch on the CPU.
 
     The sizes are in the order of the allocations. Memory that is freed has a negative size. The
@@ -239,24 +245,31 @@ def memory_changes(call: Callable[[], object]) -> list[int] | None:
     """
     autograd: Any = torch.autograd
     try:
-        start = autograd._enable_profiler_legacy
-        stop = autograd._disable_profiler_legacy
-        only_memory = (False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
-        config = autograd.ProfilerConfig(autograd.ProfilerState.CPU, *only_memory)
+        start_profiler = autograd._enable_profiler_legacy
+        stop_profiler = autograd._disable_profiler_legacy
+        profiler_options = (
+            False,
+            True,
+            False,
+            False,
+            False,
+            torch._C._profiler._ExperimentalConfig(),
+        )
+        profiler_config = autograd.ProfilerConfig(autograd.ProfilerState.CPU, *profiler_options)
     except AttributeError:
         return None
-    start(config)
+    start_profiler(profiler_config)
     try:
         call()
     finally:
-        events = [event for thread in stop() for event in thread]
+        events = [event for thread_events in stop_profiler() for event in thread_events]
     return [event.cpu_memory_usage() for event in events if event.kind() == "memory_alloc"]
 
 
 # The operator of `pad_packed_sequence`.
 
 
-class UnpackingWider(TorchFunctionMode):
+class ExtraPaddingMode(TorchFunctionMode):
     """In a `with` block, `pad_packed_sequence` adds time steps to a batch that has padding.
 
     It does so unless `total_length` is greater than the longest length. Other threads are not
@@ -277,10 +290,10 @@ class UnpackingWider(TorchFunctionMode):
     ) -> Any:
         """Calls torch's function, with another width if it pads packed data."""
         if getattr(function, "__name__", "") == "_pad_packed_sequence":
-            *others, width = args
+            *other_args, output_steps = args
             sizes = args[1]
-            if width == len(sizes) and sizes[-1] < sizes[0]:
-                width += self.steps
+            if output_steps == len(sizes) and sizes[-1] < sizes[0]:
+                output_steps += self.steps
                 self.has_widened = True
-            args = (*others, width)
+            args = (*other_args, output_steps)
         return function(*args, **(kwargs or {}))

@@ -6,10 +6,10 @@ three reasons:
 
 * `h_n` is the output at a sequence's last step.
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at
-  padding and 0 elsewhere; its weights are -`FREEZE` into the input gate and +`FREEZE` into the
-  forget gate. In the padding, the sigmoids of these gates are exactly 0 and 1, so `c = 1 · c + 0 ·
-  g`, and the padding adds exactly 0 to any gradient. `can_freeze` checks whether the weights allow
-  this.
+  padding and 0 elsewhere; its weights are -`FREEZE_WEIGHT` into the input gate and
+  +`FREEZE_WEIGHT` into the forget gate. In the padding, the sigmoids of these gates are exactly 0
+  and 1, so `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
+  `can_freeze_cell_state` checks whether the weights allow this.
 * The reverse direction begins at the end of each sequence.
 """
 
@@ -23,51 +23,51 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from packviz.core.cuts import every_cut, rectangles
+from packviz.core.cuts import cuts_at_lengths, rectangles
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
-from packviz.ops.index import placed
-from packviz.ops.private import fused_lstm, fused_lstm_backward, kernel
-from packviz.ops.torch_kernels import Layer, Tensors, in_one_piece
+from packviz.ops.index import arrays_to_device
+from packviz.ops.private import fused_lstm, fused_lstm_backward, rnn_kernel
+from packviz.ops.torch_kernels import Layer, Tensors, copy_to_one_buffer
 
-FREEZE = 1e38
+FREEZE_WEIGHT = 1e38
 """The weight that freezes a cell state. It is finite in float32, float64 and bfloat16."""
 
-LARGEST = 1e15
-"""The largest norm of a weight for which `FREEZE` outweighs everything else in a gate."""
+MAX_WEIGHT_NORM = 1e15
+"""The largest norm of a weight for which `FREEZE_WEIGHT` outweighs everything else in a gate."""
 
-MOST_SHAPES = 8
+MAX_CACHED_SHAPES = 8
 """The largest number of padded shapes for which the indices of one batch are kept."""
 
-KEPT = 11
+INTERMEDIATES_PER_RECTANGLE = 11
 """The number of tensors kept for each rectangle: the fused kernel's 7 inputs and 4 results."""
 
-Forward = tuple[list[Tensor], Tensor | None, list[Tensor]]
+ForwardResult = tuple[list[Tensor], Tensor | None, list[Tensor]]
 """What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
-an LSTM, in the grid's order; and what the backward pass needs."""
+an LSTM, in the staircase's order; and what the backward pass needs."""
 
-Backward = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
+BackwardResult = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
 """The gradients for one direction: of the cells, in parts that follow each other; of `h` and `c`,
-in the grid's order; and of the weights."""
+in the staircase's order; and of the weights."""
 
 
-def can_freeze(weights: Tensors) -> bool:
+def can_freeze_cell_state(weights: Tensors) -> bool:
     """Returns whether the cell state of an LSTM with these weights can be frozen exactly.
 
     In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
-    that a projection computes from such numbers. With weights whose norm is at most `LARGEST`, all
-    of this is less than `FREEZE`, which float16 cannot hold. On a GPU, the norms are not checked,
-    because the processor would have to wait for them.
+    that a projection computes from such numbers. With weights whose norm is at most
+    `MAX_WEIGHT_NORM`, all of this is less than `FREEZE_WEIGHT`, which float16 cannot hold. On a
+    GPU, the norms are not checked, because the processor would have to wait for them.
     """
     if weights[0].dtype == torch.float16:
         return False
     if not weights[0].is_cpu:
         return True
     with torch.no_grad():  # a comparison with NaN is false
-        return all(float(torch.linalg.vector_norm(weight)) <= LARGEST for weight in weights)
+        return all(float(torch.linalg.vector_norm(weight)) <= MAX_WEIGHT_NORM for weight in weights)
 
 
-class Grid:
+class Staircase:
     """The cells of a staircase, rectangle by rectangle.
 
     Each rectangle is time-major, with the longest sequences first. A single rectangle has the
@@ -76,29 +76,29 @@ class Grid:
     Attributes:
         lengths: the lengths of the batch.
         sizes: for each rectangle, the numbers of time steps and sequences.
-        areas: for each rectangle, the number of its cells.
+        cell_counts: for each rectangle, the number of its cells.
         batch_sizes: the number of sequences at each time step.
-        left: for each rectangle, the number of sequences that continue after it.
+        continuing_counts: for each rectangle, the number of sequences that continue after it.
         n_cells: the number of cells.
         order: `(B,)` the caller's index of each sequence of the staircase; `None` if they are in
             the caller's order.
         rank: `(B,)` the position of each of the caller's sequences in `order`, or `None`.
         waste: the indices of the padding among all cells.
-        last: `(B,)` the index of the last real cell of each sequence of the staircase.
-        source: a function that takes the shape of a padded batch and a direction, and returns the
-            row of the batch for each cell. Direction 1 begins at the end of each sequence.
-        target: a function that takes the shape of a padded batch and a range of directions, and
-            returns, for each row and direction, the index of its cell among the cells of all these
-            directions. At padding, the index is the number of cells.
+        last_cells: `(B,)` the index of the last real cell of each sequence of the staircase.
+        source_rows: a function that takes the shape of a padded batch and a direction, and returns
+            the row of the batch for each cell. Direction 1 begins at the end of each sequence.
+        target_cells: a function that takes the shape of a padded batch and a range of directions,
+            and returns, for each row and direction, the index of its cell among the cells of all
+            these directions. At padding, the index is the number of cells.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
         """Computes the staircase of a batch. See `packviz.core.cuts.rectangles`."""
-        stairs = rectangles(lengths, cuts)
+        rectangle_bounds = rectangles(lengths, cuts)
         n = np.array(lengths)
-        order = np.argsort(-n, kind="stable") if len(stairs) > 1 else np.arange(len(n))
-        self.sizes = [(end - start, count) for start, end, count in stairs]
-        self.areas = [steps * count for steps, count in self.sizes]
+        order = np.argsort(-n, kind="stable") if len(rectangle_bounds) > 1 else np.arange(len(n))
+        self.sizes = [(end - start, count) for start, end, count in rectangle_bounds]
+        self.cell_counts = [steps * count for steps, count in self.sizes]
         widths, heights = zip(*self.sizes, strict=True)
         counts = np.repeat(heights, widths)
         self.batch_sizes = counts.tolist()
@@ -112,34 +112,34 @@ class Grid:
         last = np.empty_like(n)
         last[rank[ends]] = ends
         self.lengths = tuple(lengths)
-        self.left = [count for _, count in self.sizes[1:]] + [0]
+        self.continuing_counts = [count for _, count in self.sizes[1:]] + [0]
         self.n_cells = len(step)
         waste = np.flatnonzero(~self._is_real)
         self._device = device
         self.order: Tensor | None = None
         self.rank: Tensor | None = None
         if (order[:-1] > order[1:]).any():
-            self.order, self.rank = placed(device, order, np.argsort(order))
-        self.waste, self.last = placed(device, waste, last)
-        self.source = functools.lru_cache(MOST_SHAPES)(self._source)
-        self.target = functools.lru_cache(MOST_SHAPES)(self._target)
+            self.order, self.rank = arrays_to_device(device, order, np.argsort(order))
+        self.waste, self.last_cells = arrays_to_device(device, waste, last)
+        self.source_rows = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_source_rows)
+        self.target_cells = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_target_cells)
 
     @classmethod
-    def without_waste(cls, lengths: Sequence[int], device: torch.device) -> Grid:
+    def without_padding(cls, lengths: Sequence[int], device: torch.device) -> Staircase:
         """Returns the staircase with the fewest cells. They are in the order of the packed data."""
-        return cls(lengths, every_cut(lengths), device)
+        return cls(lengths, cuts_at_lengths(lengths), device)
 
     @functools.cached_property
-    def before(self) -> Tensor:
+    def previous_cells(self) -> Tensor:
         """The index of the cell one step before each cell, without those of the first step."""
         sizes = np.array(self.batch_sizes)
-        numbers = np.arange(sizes[0], self.n_cells)
-        (cells,) = placed(self._device, numbers - np.repeat(sizes[:-1], sizes[1:]))
+        cell_numbers = np.arange(sizes[0], self.n_cells)
+        (cells,) = arrays_to_device(self._device, cell_numbers - np.repeat(sizes[:-1], sizes[1:]))
         return cells
 
-    def is_view(self, shape: Padded, which: range) -> bool:
+    def is_view(self, shape: Padded, directions: range) -> bool:
         """Returns whether the cells of these directions are a padded batch with this shape."""
-        return len(self.sizes) == 1 and which == range(1) and shape.steps == self.sizes[0][0]
+        return len(self.sizes) == 1 and directions == range(1) and shape.steps == self.sizes[0][0]
 
     def cells(self, x: Tensor, shape: Padded, direction: int) -> Tensor:
         """Returns the cells of a padded batch, `(n_cells, …)`, with any values at padding.
@@ -148,22 +148,24 @@ class Grid:
         """
         if self.is_view(shape, range(direction, direction + 1)):
             return x.transpose(0, 1) if shape.batch_first else x
-        return x.reshape(-1, x.shape[2]).index_select(0, self.source(shape, direction))
+        return x.reshape(-1, x.shape[2]).index_select(0, self.source_rows(shape, direction))
 
-    def joined(self, parts: Sequence[Tensor], shape: Padded, which: range, value: float) -> Tensor:
-        """Returns the parts of some directions' cells in one tensor, for `padded`."""
-        if self.is_view(shape, which):
+    def join_parts(
+        self, parts: Sequence[Tensor], shape: Padded, directions: range, value: float
+    ) -> Tensor:
+        """Returns the parts of some directions' cells in one tensor, for `pad_cells`."""
+        if self.is_view(shape, directions):
             return parts[0]
         return torch.cat([*parts, parts[0].new_full((1, parts[0].shape[1]), value)])
 
-    def padded(
-        self, cells: Tensor, shape: Padded, which: range, value: float, is_saved: bool
+    def pad_cells(
+        self, cells: Tensor, shape: Padded, directions: range, value: float, is_saved: bool
     ) -> Tensor:
-        """Returns the rows of a padded batch, given what `joined` returns.
+        """Returns the rows of a padded batch, given what `join_parts` returns.
 
         It overwrites the padding of the cells, unless `is_saved`.
         """
-        if self.is_view(shape, which):
+        if self.is_view(shape, directions):
             out = cells
             if is_saved or shape.batch_first:
                 rows = cells.view(shape.steps, shape.batch, -1)
@@ -174,72 +176,74 @@ class Grid:
             return out.index_fill_(0, padding, value)
         # A gather is faster than a scatter, because it writes in order and fills the padding in the
         # same pass.
-        return cells.index_select(0, self.target(shape, which))
+        return cells.index_select(0, self.target_cells(shape, directions))
 
-    def _rows(self, shape: Padded, direction: int) -> IntArray:
+    def _padded_rows(self, shape: Padded, direction: int) -> IntArray:
         step = self._step
         if direction:
             step = np.where(self._is_real, self._last_step - step, step)
         rows: IntArray = shape.rows(self._sequence, step)
         return rows
 
-    def _source(self, shape: Padded, direction: int) -> Tensor:
-        (rows,) = placed(self._device, self._rows(shape, direction))
+    def _compute_source_rows(self, shape: Padded, direction: int) -> Tensor:
+        (rows,) = arrays_to_device(self._device, self._padded_rows(shape, direction))
         return rows
 
-    def _target(self, shape: Padded, which: range) -> Tensor:
-        cells = np.full((shape.batch * shape.steps, len(which)), len(which) * self.n_cells)
+    def _compute_target_cells(self, shape: Padded, directions: range) -> Tensor:
+        cells = np.full(
+            (shape.batch * shape.steps, len(directions)), len(directions) * self.n_cells
+        )
         real = np.flatnonzero(self._is_real)
-        for column, direction in enumerate(which):
-            cells[self._rows(shape, direction)[real], column] = real + column * self.n_cells
-        (placed_cells,) = placed(self._device, cells.ravel())
-        return placed_cells
+        for column, direction in enumerate(directions):
+            cells[self._padded_rows(shape, direction)[real], column] = real + column * self.n_cells
+        (cells_on_device,) = arrays_to_device(self._device, cells.ravel())
+        return cells_on_device
 
 
 def forward(
     layer: Layer,
-    grid: Grid,
+    staircase: Staircase,
     weights: Tensors,
     cells: Tensor,
     h: Tensor,
     c: Tensor | None = None,
-) -> Forward:
+) -> ForwardResult:
     """Runs one direction with torch's kernel for padded data, all of it under autograd."""
-    weights, cells = _freezing(grid, weights, cells, c)
+    weights, cells = _add_freeze_column(staircase, weights, cells, c)
     if not cells.is_cpu:
-        weights = in_one_piece(weights)
+        weights = copy_to_one_buffer(weights)
     options = layer.bias, 1, 0.0, torch.is_grad_enabled(), False, False
 
     def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
         hx = h[None] if c is None else (h[None], c[None])
-        out, *final = kernel(layer.mode)(x, hx, weights, *options)
-        return out, *(state[0] for state in final)
+        out, *final_states = rnn_kernel(layer.mode)(x, hx, weights, *options)
+        return out, *(state[0] for state in final_states)
 
-    return *_each(grid, cells, h, c, call), []
+    return *_run_rectangles(staircase, cells, h, c, call), []
 
 
 def forward_fused(
-    layer: Layer, grid: Grid, weights: Tensors, cells: Tensor, h: Tensor, c: Tensor
-) -> Forward:
+    layer: Layer, staircase: Staircase, weights: Tensors, cells: Tensor, h: Tensor, c: Tensor
+) -> ForwardResult:
     """Runs one direction of an LSTM with oneDNN's kernel, for `backward_fused`."""
-    weights, cells = _freezing(grid, weights, cells, c)
+    weights, cells = _add_freeze_column(staircase, weights, cells, c)
     if len(weights) == 2:
         zeros = weights[0].new_zeros(len(weights[0]))
         weights = [*weights, zeros, zeros]
-    kept: list[Tensor] = []
+    intermediates: list[Tensor] = []
 
     def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
-        every = (x, *weights, h, cast(Tensor, c))
-        taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
-        results = fused_lstm(taken)
-        kept.extend([*taken, *results])
+        call_inputs = (x, *weights, h, cast(Tensor, c))
+        inputs = [t.detach().contiguous() for t in call_inputs]  # oneDNN ignores strides
+        results = fused_lstm(inputs)
+        intermediates.extend([*inputs, *results])
         return results[:3]
 
-    return *_each(grid, cells, h, c, call), kept
+    return *_run_rectangles(staircase, cells, h, c, call), intermediates
 
 
-def _each(
-    grid: Grid,
+def _run_rectangles(
+    staircase: Staircase,
     cells: Tensor,
     h: Tensor,
     c: Tensor | None,
@@ -249,67 +253,75 @@ def _each(
 
     It takes a rectangle `(t, n, I)`, `h` and `c`, and returns the output and the final states.
     """
-    outs = []
-    ended = []
-    parts = cells.split_with_sizes(grid.areas)
-    for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
-        out, h, *rest = call(part.view(*size, -1), h, c)
-        outs.append(out.flatten(0, 1))
-        h = h[:left]
-        for state in rest:
-            ended.append(state[left:])
-            c = state[:left]
-    return outs, torch.cat(ended[::-1]) if ended else None
+    outputs = []
+    ended_states = []
+    cell_parts = cells.split_with_sizes(staircase.cell_counts)
+    for cell_part, size, n_continuing in zip(
+        cell_parts, staircase.sizes, staircase.continuing_counts, strict=True
+    ):
+        output, h, *final_c = call(cell_part.view(*size, -1), h, c)
+        outputs.append(output.flatten(0, 1))
+        h = h[:n_continuing]
+        for state in final_c:
+            ended_states.append(state[n_continuing:])
+            c = state[:n_continuing]
+    return outputs, torch.cat(ended_states[::-1]) if ended_states else None
 
 
 def backward_fused(
     layer: Layer,
-    grid: Grid,
+    staircase: Staircase,
     weights: Tensors,
-    kept: Tensors,
+    intermediates: Tensors,
     d_cells: Tensor,
-    d_ended: Tensor | None,
-    needs_input: bool,
-) -> Backward:
+    d_final_c: Tensor | None,
+    needs_input_grad: bool,
+) -> BackwardResult:
     """Computes the gradients of what `forward_fused` takes."""
-    assert d_ended is not None
+    assert d_final_c is not None
     features = weights[0].shape[1]
-    d_h = d_c = d_ended[:0]
-    d_parts: list[Tensor] = []
+    d_h = d_c = d_final_c[:0]
+    d_cell_parts: list[Tensor] = []
     d_weights: list[Tensor] = []
-    d_outs = d_cells.split_with_sizes(grid.areas)
-    for i in reversed(range(len(grid.sizes))):
-        left = grid.left[i]
-        count = grid.sizes[i][1]
-        *taken, out, h_n, c_n, space = kept[i * KEPT : (i + 1) * KEPT]
-        d_h = torch.cat([d_h, torch.zeros_like(d_ended[left:count])])
-        d_c = torch.cat([d_c, d_ended[left:count]])
-        results = [out, h_n, c_n, d_outs[i].view(out.shape), d_h, d_c]
-        d_rows, *d_here, d_h, d_c = fused_lstm_backward(taken, results, space)
-        d_parts.insert(0, d_rows.flatten(0, 1)[:, :features])
+    d_output_parts = d_cells.split_with_sizes(staircase.cell_counts)
+    for i in reversed(range(len(staircase.sizes))):
+        n_continuing = staircase.continuing_counts[i]
+        count = staircase.sizes[i][1]
+        *inputs, output, h_n, c_n, workspace = intermediates[
+            i * INTERMEDIATES_PER_RECTANGLE : (i + 1) * INTERMEDIATES_PER_RECTANGLE
+        ]
+        d_h = torch.cat([d_h, torch.zeros_like(d_final_c[n_continuing:count])])
+        d_c = torch.cat([d_c, d_final_c[n_continuing:count]])
+        results = [output, h_n, c_n, d_output_parts[i].view(output.shape), d_h, d_c]
+        d_rectangle, *d_rectangle_weights, d_h, d_c = fused_lstm_backward(
+            inputs, results, workspace
+        )
+        d_cell_parts.insert(0, d_rectangle.flatten(0, 1)[:, :features])
         if d_weights:
-            d_here = [a + b for a, b in zip(d_weights, d_here, strict=True)]
-        d_weights = d_here
+            d_rectangle_weights = [
+                a + b for a, b in zip(d_weights, d_rectangle_weights, strict=True)
+            ]
+        d_weights = d_rectangle_weights
     d_weights[0] = d_weights[0][:, :features]
-    return d_parts, d_h, d_c, d_weights[: len(weights)]
+    return d_cell_parts, d_h, d_c, d_weights[: len(weights)]
 
 
-def _freezing(
-    grid: Grid, weights: Tensors, cells: Tensor, c: Tensor | None
+def _add_freeze_column(
+    staircase: Staircase, weights: Tensors, cells: Tensor, c: Tensor | None
 ) -> tuple[Tensors, Tensor]:
     """Returns weights and cells, `(n_cells, …)`, with zeros at padding.
 
     Those of an LSTM have the additional column that freezes its state.
     """
-    if c is None or not len(grid.waste):
-        cells = cells.reshape(grid.n_cells, -1)
-        return weights, cells.index_fill(0, grid.waste, 0) if len(grid.waste) else cells
-    marked = nn.functional.pad(cells, (0, 1)).view(grid.n_cells, -1)
-    marked.index_fill_(0, grid.waste, 0)
-    marked[:, -1].index_fill_(0, grid.waste, 1)
+    if c is None or not len(staircase.waste):
+        cells = cells.reshape(staircase.n_cells, -1)
+        return weights, cells.index_fill(0, staircase.waste, 0) if len(staircase.waste) else cells
+    marked_cells = nn.functional.pad(cells, (0, 1)).view(staircase.n_cells, -1)
+    marked_cells.index_fill_(0, staircase.waste, 0)
+    marked_cells[:, -1].index_fill_(0, staircase.waste, 1)
     column = weights[0].new_zeros(len(weights[0]), 1)
     input_gate, forget_gate, *_ = column.chunk(4)
-    input_gate.fill_(-FREEZE)
-    forget_gate.fill_(FREEZE)
-    frozen = torch.cat([weights[0], column], 1)
-    return [frozen, *weights[1:]], marked
+    input_gate.fill_(-FREEZE_WEIGHT)
+    forget_gate.fill_(FREEZE_WEIGHT)
+    frozen_weights = torch.cat([weights[0], column], 1)
+    return [frozen_weights, *weights[1:]], marked_cells

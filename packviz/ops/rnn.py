@@ -25,12 +25,19 @@ from packviz.ops.arguments import (
     state_shapes,
 )
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
-from packviz.ops.private import recorded, storage
-from packviz.ops.running import Method, Outcome, State, _as_state, _run, as_tuple
-from packviz.ops.torch_kernels import Gradients, Tensors, TorchRNN, flat_names
+from packviz.ops.private import call_with_autograd, storage_id
+from packviz.ops.running import (
+    Method,
+    OutputAndState,
+    State,
+    _run,
+    _state_from_tensors,
+    state_as_tuple,
+)
+from packviz.ops.torch_kernels import Gradients, Tensors, TorchRNN, flat_weight_names
 
 
-class WithLengths(nn.RNNBase):
+class RNNWithLengths(nn.RNNBase):
     """The base class of `LSTM`, `GRU` and `RNN`.
 
     Attributes:
@@ -38,23 +45,23 @@ class WithLengths(nn.RNNBase):
     """
 
     method: Method = "auto"
-    _torch: ClassVar[Any]
+    _torch_class: ClassVar[Any]
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         """Creates an RNN. All arguments are torch's."""
-        rnn = self._torch(*args, **kwargs)
+        rnn = self._torch_class(*args, **kwargs)
         self.__dict__.update(vars(rnn))
 
     @classmethod
     def from_torch(cls, rnn: nn.RNNBase) -> nn.RNNBase:
         """Turns torch's RNN of this kind into one that takes lengths (see `Ragged`)."""
         kind = type(rnn)
-        if "forward" in vars(rnn) or kind.forward is not cls._torch.forward:
+        if "forward" in vars(rnn) or kind.forward is not cls._torch_class.forward:
             raise TypeError(
                 f"rnn is {kind_of(rnn)} with its own forward, which may not take lengths: call"
                 " pv.run(rnn, x, lengths)"
             )
-        if kind is cls._torch:
+        if kind is cls._torch_class:
             rnn.__class__ = cls
             return rnn
         if not is_parametrized(rnn):
@@ -103,7 +110,7 @@ class WithLengths(nn.RNNBase):
         if lengths is None:
             if total_length is not None or padding_value:
                 raise TypeError("total_length and padding_value need lengths; pass lengths=, too")
-            for state in as_tuple(hx):
+            for state in state_as_tuple(hx):
                 if not isinstance(state, Tensor) or not state.is_floating_point():
                     raise TypeError(
                         "hx must contain only floating-point tensors; pass lengths by name, as in"
@@ -111,13 +118,13 @@ class WithLengths(nn.RNNBase):
                     )
             is_padded = isinstance(input, Tensor) and input.ndim == 3
             if not (is_padded and torch.compiler.is_compiling()):
-                return self._plain(input, hx)
+                return self._torch_forward(input, hx)
             if self.mode != "LSTM" and not input.numel():  # torch's LSTM ends the process here
-                return self._plain(input, hx)
+                return self._torch_forward(input, hx)
             if input.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-                return self._plain(input, hx)  # its dtype is not that of packed data
+                return self._torch_forward(input, hx)  # its dtype is not that of packed data
             if torch.onnx.is_in_onnx_export() and not hasattr(torch.onnx, "ops"):
-                return self._plain(input, hx)  # torch 2.7
+                return self._torch_forward(input, hx)  # torch 2.7
             # torch cannot compile the training of its own LSTM.
             batch, steps, _ = Padded.of(input.shape, self.batch_first)
             lengths = torch.full((batch,), steps, device="cpu")
@@ -125,8 +132,10 @@ class WithLengths(nn.RNNBase):
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]
         if torch.compiler.is_compiling():
-            width = cast(int, total_length)
-            return self._compiled(input, lengths_tensor(lengths), hx, width, padding_value)
+            output_steps = cast(int, total_length)
+            return self._compiled_forward(
+                input, lengths_tensor(lengths), hx, output_steps, padding_value
+            )
         if is_tracing():
             if padding_value and torch.onnx.is_in_onnx_export():
                 raise RuntimeError(
@@ -137,43 +146,43 @@ class WithLengths(nn.RNNBase):
         method = self.method
         return _run(self, input, lengths, hx, method, None, total_length, padding_value)
 
-    def _plain(self, input: Tensor, hx: State | None) -> tuple[Any, State]:
+    def _torch_forward(self, input: Tensor, hx: State | None) -> tuple[Any, State]:
         """Runs torch's own forward, without the hooks, which run around this module's forward."""
-        result: tuple[Any, State] = self._torch.forward(self, input, hx)
+        result: tuple[Any, State] = self._torch_class.forward(self, input, hx)
         return result
 
-    def _compiled(
-        self, x: Tensor, lengths: Tensor, hx: State | None, width: int, padding_value: float
-    ) -> Outcome:
+    def _compiled_forward(
+        self, x: Tensor, lengths: Tensor, hx: State | None, output_steps: int, padding_value: float
+    ) -> OutputAndState:
         require_features(self, x.shape, self.batch_first)
-        weights: Tensors = [getattr(self, name) for name in flat_names(self)]
-        states: Tensors = as_tuple(hx)
+        weights: Tensors = [getattr(self, name) for name in flat_weight_names(self)]
+        states: Tensors = state_as_tuple(hx)
         if torch.onnx.is_in_onnx_export():
-            return _in_onnx(self, x, lengths, states, weights, width, padding_value)
+            return _run_in_onnx(self, x, lengths, states, weights, output_steps, padding_value)
         device = x.device.type
         if torch.is_autocast_enabled(device):
             # On a CPU, the packed data of an LSTM or a GRU keep their dtype under autocast.
-            keeps = device == "cpu" and not self.mode.startswith("RNN")
-            dtype = x.dtype if keeps else torch.get_autocast_dtype(device)
+            keeps_dtype = device == "cpu" and not self.mode.startswith("RNN")
+            dtype = x.dtype if keeps_dtype else torch.get_autocast_dtype(device)
             x = x.to(dtype)
             states = [state.to(dtype) for state in states]
             weights = [weight.to(dtype) for weight in weights]
-        drops = self.dropout > 0 and self.training and self.num_layers > 1
-        n_parts = self.num_layers if drops else 1
+        has_dropout = self.dropout > 0 and self.training and self.num_layers > 1
+        n_parts = self.num_layers if has_dropout else 1
         steps = x.shape[1 if self.batch_first else 0]
-        how = (self.mode, self.bias, self.batch_first, bool(self.bidirectional))
+        rnn_settings = (self.mode, self.bias, self.batch_first, bool(self.bidirectional))
         padding = float(padding_value)
-        finals: list[list[Tensor]] = []
-        for own_states, own_weights in _divided(states, weights, n_parts):
-            if finals:
+        part_states: list[list[Tensor]] = []
+        for initial_states, part_weights in _split_into_parts(states, weights, n_parts):
+            if part_states:
                 x = nn.functional.dropout(x, self.dropout)
-            record = _recording(x, own_states, own_weights)
-            is_last = len(finals) == n_parts - 1
-            settings = (*how, record, width if is_last else steps, padding)
-            tensors = [*own_states, *own_weights]
-            x, *final, _ = _forward(x, lengths, tensors, len(own_states), *settings)
-            finals.append(final)
-        h_n, c_n = map(torch.cat, zip(*finals, strict=True))
+            record = _record_level(x, initial_states, part_weights)
+            is_last_part = len(part_states) == n_parts - 1
+            settings = (*rnn_settings, record, output_steps if is_last_part else steps, padding)
+            tensors = [*initial_states, *part_weights]
+            x, *final_states, _ = _forward(x, lengths, tensors, len(initial_states), *settings)
+            part_states.append(final_states)
+        h_n, c_n = map(torch.cat, zip(*part_states, strict=True))
         if self.mode == "LSTM":
             return x, (h_n, c_n)
         return x, h_n
@@ -188,7 +197,7 @@ class WithLengths(nn.RNNBase):
         super().__setattr__(name, value)
 
 
-class LSTM(WithLengths):
+class LSTM(RNNWithLengths):
     """torch's `nn.LSTM`, with a forward pass that takes lengths.
 
     It has torch's arguments, parameters, names and checkpoints. With `lengths`, it returns what
@@ -220,13 +229,13 @@ class LSTM(WithLengths):
         torch.Size([3, 7, 4])
     """
 
-    _torch = nn.LSTM
+    _torch_class = nn.LSTM
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
     check_forward_args: Any = nn.LSTM.check_forward_args
     permute_hidden: Any = nn.LSTM.permute_hidden
 
 
-class GRU(WithLengths):
+class GRU(RNNWithLengths):
     """torch's `nn.GRU`, with a forward pass that takes lengths. The notes on `pv.LSTM` apply, too.
 
     Examples:
@@ -237,10 +246,10 @@ class GRU(WithLengths):
         True
     """
 
-    _torch = nn.GRU
+    _torch_class = nn.GRU
 
 
-class RNN(WithLengths):
+class RNN(RNNWithLengths):
     """torch's `nn.RNN`, with a forward pass that takes lengths. The notes on `pv.LSTM` apply, too.
 
     Examples:
@@ -251,7 +260,7 @@ class RNN(WithLengths):
         False
     """
 
-    _torch = nn.RNN
+    _torch_class = nn.RNN
 
 
 def Ragged(rnn: TorchRNN) -> Any:  # it makes a module
@@ -276,62 +285,69 @@ def Ragged(rnn: TorchRNN) -> Any:  # it makes a module
         (True, True)
     """
     require_rnn(rnn)
-    if isinstance(rnn, WithLengths):
+    if isinstance(rnn, RNNWithLengths):
         return rnn
-    return _KINDS[rnn.mode].from_torch(rnn)
+    return _RNN_CLASSES[rnn.mode].from_torch(rnn)
 
 
-_KINDS: dict[str, type[WithLengths]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RNN, "RNN_RELU": RNN}
+_RNN_CLASSES: dict[str, type[RNNWithLengths]] = {
+    "LSTM": LSTM,
+    "GRU": GRU,
+    "RNN_TANH": RNN,
+    "RNN_RELU": RNN,
+}
 
 
-def _divided(states: Tensors, weights: Tensors, parts: int) -> Sequence[tuple[Tensors, Tensors]]:
+def _split_into_parts(
+    states: Tensors, weights: Tensors, n_parts: int
+) -> Sequence[tuple[Tensors, Tensors]]:
     """Divides states and weights into those of each part, such as a layer."""
-    size = len(weights) // parts
-    chunks = [state.chunk(parts) for state in states]
-    divided = []
-    for part in range(parts):
-        own_states = [chunk[part] for chunk in chunks]
+    size = len(weights) // n_parts
+    chunks = [state.chunk(n_parts) for state in states]
+    parts = []
+    for part in range(n_parts):
+        part_states = [chunk[part] for chunk in chunks]
         start = part * size
-        divided.append((own_states, weights[start : start + size]))
-    return divided
+        parts.append((part_states, weights[start : start + size]))
+    return parts
 
 
 # The operator.
 
 # What is recorded for the backward pass.
-_RESULTS_ONLY = 0
-_WEIGHTS = 1
-_EVERYTHING = 2
+_RECORD_NOTHING = 0
+_RECORD_WEIGHTS = 1
+_RECORD_ALL = 2
 
-_Settings = tuple[str, bool, bool, bool, int, int, float]
-"""The operator's arguments after `n_states` (see `_ARGUMENTS`)."""
+_OperatorSettings = tuple[str, bool, bool, bool, int, int, float]
+"""The operator's arguments after `n_states` (see `_SCHEMA_ARGUMENTS`)."""
 
 
-def _recording(x: Tensor, states: Tensors, weights: Tensors) -> int:
+def _record_level(x: Tensor, states: Tensors, weights: Tensors) -> int:
     """Returns the gradients to record a graph for: none, all, or all but that of `x`."""
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
-        return _RESULTS_ONLY
+        return _RECORD_NOTHING
     if x.requires_grad:
-        return _EVERYTHING
+        return _RECORD_ALL
     if any(tensor.requires_grad for tensor in (*states, *weights)):
-        return _WEIGHTS
-    return _RESULTS_ONLY
+        return _RECORD_WEIGHTS
+    return _RECORD_NOTHING
 
 
-def _with_weights(weights: list[Tensor], settings: _Settings) -> WithLengths:
+def _rnn_with_weights(weights: list[Tensor], settings: _OperatorSettings) -> RNNWithLengths:
     """Returns an RNN with these tensors as weights, which are neither copied nor parameters."""
     mode, bias, batch_first, bidirectional, record, _, _ = settings
     rows, input_size = weights[0].shape
     output_size = weights[1].shape[1]
     hidden_size = rows // GATES.get(mode, 1)
     proj_size = 0 if output_size == hidden_size else output_size
-    per_direction = 2 + 2 * bias + bool(proj_size)
-    per_layer = per_direction * (1 + bidirectional)
-    kind = _KINDS[mode]
+    weights_per_direction = 2 + 2 * bias + bool(proj_size)
+    weights_per_layer = weights_per_direction * (1 + bidirectional)
+    kind = _RNN_CLASSES[mode]
     rnn = kind.__new__(kind)
     nn.Module.__init__(rnn)
     rnn.__dict__.update(
-        training=record != _RESULTS_ONLY,
+        training=record != _RECORD_NOTHING,
         mode=mode,
         bias=bias,
         batch_first=batch_first,
@@ -339,28 +355,30 @@ def _with_weights(weights: list[Tensor], settings: _Settings) -> WithLengths:
         input_size=input_size,
         hidden_size=hidden_size,
         proj_size=proj_size,
-        num_layers=len(weights) // per_layer,
+        num_layers=len(weights) // weights_per_layer,
         dropout=0.0,
     )
-    names = flat_names(rnn)
+    names = flat_weight_names(rnn)
     rnn.__dict__.update(zip(names, weights, strict=True))
     rnn.__dict__.update(_flat_weights=weights, _flat_weights_names=names, _flat_weight_refs=[])
     return rnn
 
 
-def _results(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
+def _run_rnn(
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
 ) -> list[Tensor]:
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
-    width = int(settings[5])
-    rnn = _with_weights(tensors[n_states:], settings)
-    hx = _as_state(tensors[:n_states]) if n_states else None
+    output_steps = int(settings[5])
+    rnn = _rnn_with_weights(tensors[n_states:], settings)
+    hx = _state_from_tensors(tensors[:n_states]) if n_states else None
     with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
-        output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, width, settings[6])
-    return [output, *as_tuple(final)]
+        output, final_state = _run(
+            rnn, x, lengths.cpu(), hx, "auto", None, output_steps, settings[6]
+        )
+    return [output, *state_as_tuple(final_state)]
 
 
-class _Recording:
+class _RecordedRun:
     """An RNN's results, and the tensors whose gradients can be computed from them."""
 
     def __init__(
@@ -369,37 +387,37 @@ class _Recording:
         lengths: Tensor,
         tensors: list[Tensor],
         n_states: int,
-        *settings: *_Settings,
+        *settings: *_OperatorSettings,
     ) -> None:
-        own_x = x.detach().requires_grad_(settings[4] == _EVERYTHING)
-        own = [tensor.detach().requires_grad_() for tensor in tensors]
-        self.leaves = _leaves(own_x, own, settings)
-        self.results: list[Tensor] = recorded(
-            lambda: _results(own_x, lengths, own, n_states, *settings)
+        leaf_x = x.detach().requires_grad_(settings[4] == _RECORD_ALL)
+        leaf_tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+        self.leaves = _recorded_leaves(leaf_x, leaf_tensors, settings)
+        self.results: list[Tensor] = call_with_autograd(
+            lambda: _run_rnn(leaf_x, lengths, leaf_tensors, n_states, *settings)
         )
 
-    def gradients(self, given: Gradients) -> list[Tensor]:
+    def gradients(self, output_gradients: Gradients) -> list[Tensor]:
         """Returns the gradients of the leaves."""
         results = []
         gradients = []
-        for result, gradient in zip(self.results, given, strict=False):
+        for result, gradient in zip(self.results, output_gradients, strict=False):
             if gradient is not None:
                 results.append(result)
                 gradients.append(gradient)
         computed = torch.autograd.grad(
             results, self.leaves, gradients, allow_unused=True, materialize_grads=True
         )
-        return _separate(computed, [*gradients, *self.leaves])
+        return _copy_shared(computed, [*gradients, *self.leaves])
 
 
-def _leaves(x: Tensor, tensors: list[Tensor], settings: _Settings) -> list[Tensor]:
+def _recorded_leaves(x: Tensor, tensors: list[Tensor], settings: _OperatorSettings) -> list[Tensor]:
     """Returns the tensors whose gradients are recorded."""
-    return [x, *tensors] if settings[4] == _EVERYTHING else tensors
+    return [x, *tensors] if settings[4] == _RECORD_ALL else tensors
 
 
 # The states come first in `tensors`, and then the weights. A list of its own for the states could
 # be empty, and AOTInductor passes an empty list as None.
-_ARGUMENTS = (
+_SCHEMA_ARGUMENTS = (
     "Tensor x, Tensor lengths, Tensor[] tensors, int n_states,"
     " str mode, bool bias, bool batch_first, bool bidirectional,"
     " int record, SymInt total_length, float padding_value"
@@ -408,7 +426,7 @@ _ARGUMENTS = (
 
 # The operators read lengths that may be on a GPU, so a captured CUDA graph must not contain them.
 # torch 2.7 has no such tag, and its custom_op takes none.
-_TAGS: Any = (
+_OPERATOR_TAGS: Any = (
     {"tags": [torch.Tag.cudagraph_unsafe]} if hasattr(torch.Tag, "cudagraph_unsafe") else {}
 )
 
@@ -417,29 +435,29 @@ _TAGS: Any = (
 @torch.library.custom_op(
     "packviz_ops_rnn::forward",
     mutates_args=(),
-    schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
-    **_TAGS,
+    schema=f"({_SCHEMA_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
+    **_OPERATOR_TAGS,
 )
 def _forward(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Runs the RNN. The backward pass keeps the empty `token`, and with it the recorded graph."""
     token: Any = torch.empty(0)
-    if settings[4] == _RESULTS_ONLY:
-        results = _results(x, lengths, tensors, n_states, *settings)
+    if settings[4] == _RECORD_NOTHING:
+        results = _run_rnn(x, lengths, tensors, n_states, *settings)
     else:
-        token.recording = _Recording(x, lengths, tensors, n_states, *settings)
-        results = [result.detach() for result in token.recording.results]
-    output, h_n, *cells = _separate(results, [x, *tensors])
+        token.recorded_run = _RecordedRun(x, lengths, tensors, n_states, *settings)
+        results = [result.detach() for result in token.recorded_run.results]
+    output, h_n, *cells = _copy_shared(results, [x, *tensors])
     c_n = cells[0] if cells else output.new_empty(0)
     return output, h_n, c_n, token
 
 
 @_forward.register_fake
-def _shapes(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
+def _fake_results(
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    rnn = _with_weights(tensors[n_states:], settings)
+    rnn = _rnn_with_weights(tensors[n_states:], settings)
     batch = Padded.of(x.shape, rnn.batch_first)._replace(steps=settings[5])
     h_n, *cells = map(x.new_empty, state_shapes(rnn, batch.batch))
     features = (1 + rnn.bidirectional) * h_n.shape[2]
@@ -451,38 +469,39 @@ def _shapes(
 @torch.library.custom_op(
     "packviz_ops_rnn::backward",
     mutates_args=(),
-    schema=f"(Tensor? output, Tensor? h_n, Tensor? c_n, Tensor token, {_ARGUMENTS}) -> Tensor[]",
-    **_TAGS,
+    schema=f"(Tensor? output, Tensor? h_n, Tensor? c_n, Tensor token, {_SCHEMA_ARGUMENTS})"
+    " -> Tensor[]",
+    **_OPERATOR_TAGS,
 )
 def _backward(
     output: Tensor | None, h_n: Tensor | None, c_n: Tensor | None, token: Tensor, *arguments: Any
 ) -> list[Tensor]:
     """Computes the gradients of the leaves. Without a recorded graph, it runs the RNN again."""
-    recording: _Recording = vars(token).pop("recording", None) or _Recording(*arguments)
-    return recording.gradients((output, h_n, c_n))
+    recorded_run: _RecordedRun = vars(token).pop("recorded_run", None) or _RecordedRun(*arguments)
+    return recorded_run.gradients((output, h_n, c_n))
 
 
 @_backward.register_fake
-def _gradient_shapes(*arguments: Any) -> list[Tensor]:
+def _fake_gradients(*arguments: Any) -> list[Tensor]:
     x, _, tensors = arguments[4:7]
-    settings = cast(_Settings, arguments[8:])
-    return [torch.empty_like(leaf) for leaf in _leaves(x, tensors, settings)]
+    settings = cast(_OperatorSettings, arguments[8:])
+    return [torch.empty_like(leaf) for leaf in _recorded_leaves(x, tensors, settings)]
 
 
-def _separate(results: Iterable[Tensor], arguments: Gradients) -> list[Tensor]:
+def _copy_shared(results: Iterable[Tensor], arguments: Gradients) -> list[Tensor]:
     """Makes results contiguous, and copies those that share memory with another or an argument."""
-    seen = {storage(tensor) for tensor in arguments if tensor is not None}
-    separate = []
+    seen_storage = {storage_id(tensor) for tensor in arguments if tensor is not None}
+    unshared_results = []
     for result in results:
         result = result.contiguous()
-        if storage(result) in seen:
+        if storage_id(result) in seen_storage:
             result = result.clone()
-        seen.add(storage(result))
-        separate.append(result)
-    return separate
+        seen_storage.add(storage_id(result))
+        unshared_results.append(result)
+    return unshared_results
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Saves what the backward pass needs."""
     x, lengths, tensors, *ctx.settings = inputs
     ctx.set_materialize_grads(False)
@@ -498,23 +517,24 @@ def _differentiate(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
     return dx, None, computed, *[None] * len(ctx.settings)
 
 
-_forward.register_autograd(_differentiate, setup_context=_keep)
+_forward.register_autograd(_differentiate, setup_context=_save_for_backward)
 
 
 # ONNX.
 
-_GATES_IN_ONNX = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}  # torch's index of each gate
+# torch's index of each gate.
+_ONNX_GATE_ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 
-def _in_onnx(
-    rnn: WithLengths,
+def _run_in_onnx(
+    rnn: RNNWithLengths,
     x: Tensor,
     lengths: Tensor,
     states: Tensors,
     weights: Tensors,
-    width: int,
+    output_steps: int,
     padding_value: float,
-) -> Outcome:
+) -> OutputAndState:
     """Runs the RNN with ONNX's own operators, a layer at a time."""
     if rnn.proj_size:
         raise RuntimeError("ONNX has no LSTM with proj_size: export the RNN without a projection")
@@ -526,43 +546,43 @@ def _in_onnx(
     if rnn.batch_first:
         x = x.transpose(0, 1)
     steps = x.shape[0]
-    finals = []
-    for own_states, own_weights in _divided(states, weights, rnn.num_layers):
-        x, *final = _layer_in_onnx(rnn, x, lengths, own_states, own_weights)
-        finals.append(final)
+    layer_states = []
+    for initial_states, layer_weights in _split_into_parts(states, weights, rnn.num_layers):
+        x, *final_states = _run_layer_in_onnx(rnn, x, lengths, initial_states, layer_weights)
+        layer_states.append(final_states)
     if padding_value:
         step = torch.arange(steps, device=x.device).unsqueeze(1)
         real = step < lengths
         x = torch.where(real.unsqueeze(2), x, float(padding_value))
-    if width is not steps:
-        sides = (0, 0, 0, 0, 0, width - steps)
-        x = nn.functional.pad(x, sides, value=float(padding_value))
+    if output_steps is not steps:
+        padding_sizes = (0, 0, 0, 0, 0, output_steps - steps)
+        x = nn.functional.pad(x, padding_sizes, value=float(padding_value))
     if rnn.batch_first:
         x = x.transpose(0, 1)
-    return x, _as_state([*map(torch.cat, zip(*finals, strict=True))])
+    return x, _state_from_tensors([*map(torch.cat, zip(*layer_states, strict=True))])
 
 
-def _layer_in_onnx(
-    rnn: WithLengths, x: Tensor, lengths: Tensor, states: Tensors, weights: Tensors
+def _run_layer_in_onnx(
+    rnn: RNNWithLengths, x: Tensor, lengths: Tensor, states: Tensors, weights: Tensors
 ) -> list[Tensor]:
     """Returns the output `(T, B, D·H)` and the final states of one layer."""
     kind = rnn.mode.partition("_")[0]
     steps, batch, _ = x.shape
     directions = 2 if rnn.bidirectional else 1
-    per_direction = len(weights) // directions
+    weights_per_direction = len(weights) // directions
 
-    def stacked(index: int) -> Tensor:
+    def stack_weight(index: int) -> Tensor:
         """Returns one weight of all directions, `(D, G·H, …)`, with ONNX's order of gates."""
-        ordered = []
-        for weight in weights[index::per_direction]:
+        reordered_gates = []
+        for weight in weights[index::weights_per_direction]:
             gates = weight.chunk(GATES[kind])
-            ordered.append(torch.cat([gates[i] for i in _GATES_IN_ONNX[kind]]))
-        return torch.stack(ordered)
+            reordered_gates.append(torch.cat([gates[i] for i in _ONNX_GATE_ORDER[kind]]))
+        return torch.stack(reordered_gates)
 
     biases = None
     if rnn.bias:
-        biases = torch.cat([stacked(2), stacked(3)], 1)
-    inputs = (x, stacked(0), stacked(1), biases, lengths.to(torch.int32), *states)
+        biases = torch.cat([stack_weight(2), stack_weight(3)], 1)
+    inputs = (x, stack_weight(0), stack_weight(1), biases, lengths.to(torch.int32), *states)
     options: dict[str, Any] = {"hidden_size": rnn.hidden_size}
     if rnn.bidirectional:
         options["direction"] = "bidirectional"
@@ -570,14 +590,14 @@ def _layer_in_onnx(
         options["linear_before_reset"] = 1
     if kind == "RNN":
         options["activations"] = [rnn.mode[4:].capitalize()] * directions
-    final = (directions, batch, rnn.hidden_size)
-    shapes = [(steps, *final), final]
+    state_shape = (directions, batch, rnn.hidden_size)
+    shapes = [(steps, *state_shape), state_shape]
     if kind == "LSTM":
-        shapes.append(final)
+        shapes.append(state_shape)
     dtypes = [x.dtype] * len(shapes)
-    output, *finals = torch.onnx.ops.symbolic_multi_out(
+    output, *final_states = torch.onnx.ops.symbolic_multi_out(
         kind, inputs, options, dtypes=dtypes, shapes=shapes, version=18
     )
     features = directions * rnn.hidden_size
-    side_by_side = output.transpose(1, 2).reshape(steps, batch, features)
-    return [side_by_side, *finals]
+    merged_output = output.transpose(1, 2).reshape(steps, batch, features)
+    return [merged_output, *final_states]

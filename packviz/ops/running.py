@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.cuts import Cuts, best_cuts, every_cut, predict
+from packviz.core.cuts import Cuts, best_cuts, count_work, cuts_at_lengths
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
-from packviz.core.validation import at_least, require_values
+from packviz.core.validation import at_least, reject_meta
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import (
     require_device,
@@ -27,19 +27,24 @@ from packviz.ops.arguments import (
     require_states,
     state_shapes,
 )
-from packviz.ops.choose import CALL, Plan, choose
-from packviz.ops.index import current_stream, falling_sizes, is_at_hand, placed
-from packviz.ops.masks import Lengths, is_tracing, lengths_tensor, require_width
-from packviz.ops.private import (
-    IS_TESTED,
-    is_compiler_loaded,
-    kernel,
-    may_derive_otherwise,
-    may_have_hooks,
-    storage,
+from packviz.ops.choose import CALL, Plan, choose_plan
+from packviz.ops.index import (
+    arrays_to_device,
+    current_stream,
+    is_on_usable_device,
+    valid_batch_sizes,
 )
-from packviz.ops.rectangles import Grid, can_freeze
-from packviz.ops.torch_kernels import Tensors, TorchRNN, flat_weights, is_fused, layers
+from packviz.ops.masks import Lengths, is_tracing, lengths_tensor, require_mask_width
+from packviz.ops.private import (
+    IS_TORCH_TESTED,
+    is_compiler_loaded,
+    is_transform_active,
+    may_have_hooks,
+    rnn_kernel,
+    storage_id,
+)
+from packviz.ops.rectangles import Staircase, can_freeze_cell_state
+from packviz.ops.torch_kernels import Tensors, TorchRNN, flat_weights, layers, runs_fused_lstm
 
 METHODS = ("auto", "packed", "frozen", "split", "staircase")
 
@@ -49,7 +54,7 @@ Method = str | Sequence[int]
 State = Tensor | tuple[Tensor, Tensor]
 """The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair `(L·D, B, P)` and `(L·D, B, H)`."""
 
-Outcome = tuple[Tensor, State]
+OutputAndState = tuple[Tensor, State]
 """The padded output of an RNN, and its final state."""
 
 
@@ -171,8 +176,8 @@ def run(
         (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
     if isinstance(x, PackedSequence):
-        others = (lengths, batch_first, total_length)
-        if padding_value != 0 or any(value is not None for value in others):
+        padded_arguments = (lengths, batch_first, total_length)
+        if padding_value != 0 or any(value is not None for value in padded_arguments):
             raise TypeError(
                 "x is packed, so it has its own lengths and stays packed;"
                 " pass only hx and method with it"
@@ -182,7 +187,7 @@ def run(
             "rnn has hooks, or all modules have, or a forward of its own, and pv.run would not run"
             " them: call rnn itself, as in rnn(x, hx, lengths)"
         )
-    runner = _runner()
+    runner = _choose_runner()
     return runner(rnn, x, lengths, hx, method, batch_first, total_length, padding_value)
 
 
@@ -190,17 +195,17 @@ def _has_own_forward(rnn: nn.RNNBase) -> bool:
     """Returns whether one of packviz's RNNs has another `forward` than packviz's."""
     if "forward" in vars(rnn):
         return True
-    owner = next(kind for kind in type(rnn).__mro__ if "forward" in vars(kind))
-    return owner.__module__ != "packviz.ops.rnn"
+    forward_owner = next(kind for kind in type(rnn).__mro__ if "forward" in vars(kind))
+    return forward_owner.__module__ != "packviz.ops.rnn"
 
 
-def _runner() -> Callable[..., tuple[Any, State]]:
+def _choose_runner() -> Callable[..., tuple[Any, State]]:
     """Returns `_run`, or a version that breaks the graph if `torch.compile` may be in use."""
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run
-    if not _uncompiled:
-        _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
-    return _uncompiled[0]
+    if not _uncompiled_runners:
+        _uncompiled_runners.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
+    return _uncompiled_runners[0]
 
 
 def plan(
@@ -238,28 +243,30 @@ def plan(
         reason: a call of oneDNN's fused LSTM takes as long as 200 cells
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
-    kind = None
+    device_type = None
     if device is not None:
         try:
-            kind = torch.device(device).type
+            device_type = torch.device(device).type
         except (RuntimeError, TypeError) as error:
             raise ValueError(
                 f"device is {device!r}; give a device that torch knows, such as 'cuda'"
             ) from error
-    if kind not in (None, "cpu", "cuda"):
-        return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
+    if device_type not in (None, "cpu", "cuda"):
+        return Plan("packed", (0, max(n)), f"no other method supports the device {device_type}")
     if isinstance(rnn, Spec):
-        projected = bool(rnn.proj_size)
-        fused = kind != "cuda" and rnn.mode == "LSTM" and not projected
-        return choose(rnn.mode, n, training, kind or "cpu", fused, projected)
+        is_projected = bool(rnn.proj_size)
+        has_fused_kernel = device_type != "cuda" and rnn.mode == "LSTM" and not is_projected
+        return choose_plan(
+            rnn.mode, n, training, device_type or "cpu", has_fused_kernel, is_projected
+        )
     require_rnn(rnn)
     x: Any = rnn.weight_ih_l0
-    if kind:  # on the CPU, because a GPU need not be here
+    if device_type:  # on the CPU, because a GPU need not be here
         x = torch.empty(0, dtype=x.dtype, device="cpu")
-    return _planned(rnn, _weights(rnn, x), n, training, x, kind)
+    return _auto_plan(rnn, _usable_weights(rnn, x), n, training, x, device_type)
 
 
-_uncompiled: list[Callable[..., Outcome]] = []
+_uncompiled_runners: list[Callable[..., OutputAndState]] = []
 
 
 class _Batch(NamedTuple):
@@ -270,8 +277,8 @@ class _Batch(NamedTuple):
         x: the padded batch.
         n: `(B,)` the lengths.
         hx: the initial state; `None` for zeros.
-        source: the order and sizes of the dimensions of `x`.
-        width: number of time steps in the output.
+        input_shape: the order and sizes of the dimensions of `x`.
+        output_steps: number of time steps in the output.
         padding_value: value that fills the padding of the output.
         weights: the weights of the RNN; empty if the module has to be called.
     """
@@ -280,25 +287,25 @@ class _Batch(NamedTuple):
     x: Tensor
     n: tuple[int, ...]
     hx: State | None
-    source: Padded
-    width: int
+    input_shape: Padded
+    output_steps: int
     padding_value: float
     weights: Tensors
 
     @property
     def states(self) -> tuple[Tensor, ...]:
         """The initial state as a tuple."""
-        return as_tuple(self.hx)
+        return state_as_tuple(self.hx)
 
 
-def as_tuple(states: State | None) -> tuple[Tensor, ...]:
+def state_as_tuple(states: State | None) -> tuple[Tensor, ...]:
     """Returns the tensors of a state; none for `None`."""
     if states is None:
         return ()
     return tuple(states) if isinstance(states, (tuple, list)) else (states,)
 
 
-def _as_state(states: Tensors) -> State:
+def _state_from_tensors(states: Tensors) -> State:
     return states[0] if len(states) == 1 else (states[0], states[1])
 
 
@@ -320,58 +327,65 @@ def _run(
     if is_tracing():
         if not isinstance(lengths, (Tensor, list)):
             lengths = lengths_tensor(lengths).tolist()
-        first = bool(rnn.batch_first if batch_first is None else batch_first)
-        return _called(rnn, x, lengths, hx, first, total_length, padding_value)
+        is_batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
+        return _call_module(rnn, x, lengths, hx, is_batch_first, total_length, padding_value)
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
-    require_values("x", x)
+    reject_meta("x", x)
     shape = x.shape
     batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
     require_features(rnn, shape, batch_first)
-    whole = lengths_tensor(lengths)
-    if whole.device.type != "cpu":
-        original.pack_padded_sequence(x, whole, batch_first, enforce_sorted=False)  # torch's error
-    n = tuple(whole.tolist())
+    length_tensor = lengths_tensor(lengths)
+    if length_tensor.device.type != "cpu":
+        # This raises torch's error.
+        original.pack_padded_sequence(x, length_tensor, batch_first, enforce_sorted=False)
+    n = tuple(length_tensor.tolist())
     if not n:
         raise ValueError("lengths is empty; give at least one sequence, and its length")
-    source = Padded.fitting(len(n), shape, batch_first, features=", I")
-    require_width(lengths, source.steps)
-    if min(n) < 0 or max(n) > source.steps:
-        source.require_lengths(np.array(n), reading(shape, batch_first, features=", I"))
+    input_shape = Padded.fitting(len(n), shape, batch_first, feature_dims=", I")
+    require_mask_width(lengths, input_shape.steps)
+    if min(n) < 0 or max(n) > input_shape.steps:
+        input_shape.require_fitting_lengths(
+            np.array(n), reading(shape, batch_first, feature_dims=", I")
+        )
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
-    width = max(n)
+    output_steps = max(n)
     if total_length is not None:
-        width = at_least("total_length", total_length, width)
+        output_steps = at_least("total_length", total_length, output_steps)
     if hx is not None:
-        require_states(rnn, hx, x, source.batch)
-    batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
-    return _by_plan(batch, lengths, method)
+        require_states(rnn, hx, x, input_shape.batch)
+    batch = _Batch(rnn, x, n, hx, input_shape, output_steps, padding_value, _usable_weights(rnn, x))
+    return _run_with_plan(batch, lengths, method)
 
 
-def _by_plan(batch: _Batch, lengths: object, method: Method) -> Outcome:
+def _run_with_plan(batch: _Batch, lengths: object, method: Method) -> OutputAndState:
     """Runs a batch with the method that was chosen for it, given the lengths as the caller did."""
     n = batch.n
     if min(n) < 1:
-        return _with_empty(batch, method)
-    plan = _decided(batch, method)
+        return _run_with_empty(batch, method)
+    plan = _make_plan(batch, method)
     if batch.weights and batch.x.dtype != batch.weights[0].dtype:
         batch.rnn.check_input(batch.x, None)  # torch's error
     if plan.method == "packed":
         if isinstance(lengths, Tensor) and lengths.dtype == torch.int64 and lengths.ndim == 1:
-            return _packed(batch, lengths)
-        return _packed(batch, list(n))
+            return _run_by_packing(batch, lengths)
+        return _run_by_packing(batch, list(n))
     if batch.hx is not None:
         # The caller's tensor may be a buffer for the next states, or have any strides.
-        own_hx = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
-        batch = batch._replace(hx=_as_state(own_hx))
+        hx_copies = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
+        batch = batch._replace(hx=_state_from_tensors(hx_copies))
     by_step = plan.method == "split"
     if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
-        return _as_it_is(batch) if _is_direct(batch.rnn, batch.weights) else _packed(batch, list(n))
-    cuts = every_cut(n) if by_step else plan.cuts
-    grid = _grid(n, cuts, batch.x.device, current_stream(batch.x.device))
-    return _through(batch, grid, by_step)
+        return (
+            _run_equal_lengths(batch)
+            if _calls_kernel_directly(batch.rnn, batch.weights)
+            else _run_by_packing(batch, list(n))
+        )
+    cuts = cuts_at_lengths(n) if by_step else plan.cuts
+    staircase = _cached_staircase(n, cuts, batch.x.device, current_stream(batch.x.device))
+    return _run_layers(batch, staircase, by_step)
 
 
 def _run_packed(
@@ -381,50 +395,54 @@ def _run_packed(
     require_rnn(rnn)
     check_method(method)
     data, sizes, order, rank = packed
-    is_plain_call = not is_tracing() and not torch.compiler.is_compiling()
-    if is_plain_call and data.ndim == 2 and falling_sizes(packed):
-        in_order = PackedSequence(data, sizes)
-        n = tuple(Layout.from_packed(in_order).lengths.tolist())
-        source = Padded(len(n), max(n), False)
-        batch = _Batch(rnn, data, n, hx, source, max(n), 0.0, _weights(rnn, data))
-        if _decided(batch, method).method != "packed":
-            x, _ = packing.pad_packed_sequence(in_order)
+    is_eager = not is_tracing() and not torch.compiler.is_compiling()
+    if is_eager and data.ndim == 2 and valid_batch_sizes(packed):
+        sorted_batch = PackedSequence(data, sizes)
+        n = tuple(Layout.from_packed(sorted_batch).lengths.tolist())
+        input_shape = Padded(len(n), max(n), False)
+        batch = _Batch(rnn, data, n, hx, input_shape, max(n), 0.0, _usable_weights(rnn, data))
+        if _make_plan(batch, method).method != "packed":
+            x, _ = packing.pad_packed_sequence(sorted_batch)
             if hx is not None:
                 require_states(rnn, hx, x, len(n))
-                hx = _selected(hx, order)
-            out, final = _run(rnn, x, n, hx, method, False)
-            data = packing.pack_padded_sequence(out, list(n)).data
-            return PackedSequence(data, sizes, order, rank), _selected(final, rank)
-    model: Callable[..., tuple[PackedSequence, State]] = getattr(rnn, "_plain", rnn)
+                hx = _reorder_states(hx, order)
+            output, final_state = _run(rnn, x, n, hx, method, False)
+            data = packing.pack_padded_sequence(output, list(n)).data
+            return PackedSequence(data, sizes, order, rank), _reorder_states(final_state, rank)
+    model: Callable[..., tuple[PackedSequence, State]] = getattr(rnn, "_torch_forward", rnn)
     return model(packed, hx)
 
 
-def _with_empty(batch: _Batch, method: Method) -> Outcome:
+def _run_with_empty(batch: _Batch, method: Method) -> OutputAndState:
     """Runs a batch with empty sequences.
 
     Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and
     its final state with its initial state.
     """
-    source = batch.source
-    width = batch.width
-    at, time = (0, 1) if source.batch_first else (1, 0)
-    (empty,) = placed(batch.x.device, np.flatnonzero(np.array(batch.n) == 0))
-    if source.steps:
-        x = batch.x.index_fill(at, empty, 0)
+    input_shape = batch.input_shape
+    output_steps = batch.output_steps
+    batch_dim, time_dim = (0, 1) if input_shape.batch_first else (1, 0)
+    (empty_sequences,) = arrays_to_device(batch.x.device, np.flatnonzero(np.array(batch.n) == 0))
+    if input_shape.steps:
+        x = batch.x.index_fill(batch_dim, empty_sequences, 0)
     else:
-        x = nn.functional.pad(batch.x, (0, 0) * (2 - time) + (0, 1))
+        x = nn.functional.pad(batch.x, (0, 0) * (2 - time_dim) + (0, 1))
     n = tuple(max(1, k) for k in batch.n)
-    how = source.batch_first, max(1, width), batch.padding_value
-    out, final = _run(batch.rnn, x, n, batch.hx, method, *how)
-    out = out.index_fill(at, empty, batch.padding_value).narrow(time, 0, width)
-    states = batch.states or as_tuple(_zeros(batch.rnn, batch.x, source.batch))
-    finals = []
-    for s, h in zip(as_tuple(final), states, strict=True):
-        finals.append(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)))
-    return out, _as_state(finals)
+    run_options = input_shape.batch_first, max(1, output_steps), batch.padding_value
+    output, final_state = _run(batch.rnn, x, n, batch.hx, method, *run_options)
+    output = output.index_fill(batch_dim, empty_sequences, batch.padding_value).narrow(
+        time_dim, 0, output_steps
+    )
+    states = batch.states or state_as_tuple(_zero_state(batch.rnn, batch.x, input_shape.batch))
+    final_states = []
+    for s, h in zip(state_as_tuple(final_state), states, strict=True):
+        final_states.append(
+            s.index_copy(1, empty_sequences, h.index_select(1, empty_sequences).to(s.dtype))
+        )
+    return output, _state_from_tensors(final_states)
 
 
-def _decided(batch: _Batch, method: Method) -> Plan:
+def _make_plan(batch: _Batch, method: Method) -> Plan:
     """Returns the method to use for a batch, and the cuts of the method."""
     rnn = batch.rnn
     n = batch.n
@@ -434,95 +452,103 @@ def _decided(batch: _Batch, method: Method) -> Plan:
     if method == "auto" or not weights:
         leaves = (batch.x, *batch.states, *weights)
         training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
-        return _planned(rnn, weights, n, training, batch.x)
+        return _auto_plan(rnn, weights, n, training, batch.x)
     cuts: Cuts = (0, max(n))
     if method == "staircase":
         cuts = best_cuts(n, CALL)
     elif not isinstance(method, str):
         cuts = tuple(map(int, method))
         method = "staircase"
-    wasted = predict(n, cuts).wasted  # raises an error if the cuts do not fit
+    wasted = count_work(n, cuts).wasted  # raises an error if the cuts do not fit
     if method in ("frozen", "staircase"):
         if rnn.proj_size and weights[0].is_cpu:
             method = "split"  # oneDNN has no LSTM with projections
         elif wasted and rnn.mode == "RNN_RELU":
             method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
-        elif wasted and rnn.mode == "LSTM" and not can_freeze(weights):
+        elif wasted and rnn.mode == "LSTM" and not can_freeze_cell_state(weights):
             method = "packed"
     return Plan(method, cuts, "")
 
 
-def _planned(
+def _auto_plan(
     rnn: nn.RNNBase,
     weights: Tensors,
     n: tuple[int, ...],
     training: bool,
-    like: Tensor,
+    example: Tensor,
     device: str | None = None,
 ) -> Plan:
     """Returns the plan for `"auto"`.
 
     Both `run` and `plan` call this function, so they always agree. The batch will have the dtype of
-    `like`, and its device unless another one is given.
+    `example`, and its device unless another one is given.
     """
-    uncut = (0, max(n))
-    if not IS_TESTED:
-        return Plan("packed", uncut, f"packviz has not been tested on torch {torch.__version__}")
+    no_cuts = (0, max(n))
+    if not IS_TORCH_TESTED:
+        return Plan("packed", no_cuts, f"packviz has not been tested on torch {torch.__version__}")
     if not weights:
         return Plan(
-            "packed", uncut, "only this method calls the module itself, as is necessary here"
+            "packed", no_cuts, "only this method calls the module itself, as is necessary here"
         )
-    device = device or ("cpu" if like.is_cpu else "cuda")
-    fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
-    plan = choose(rnn.mode, n, training, device, fused, bool(rnn.proj_size))
-    freezes = fused and plan.method in ("frozen", "staircase") and max(n) > min(n)
-    if freezes and not can_freeze(weights):
-        return Plan("packed", uncut, "some weights are too large to freeze a state, or not finite")
+    device = device or ("cpu" if example.is_cpu else "cuda")
+    has_fused_kernel = device == "cpu" and runs_fused_lstm(rnn.mode, example, bool(rnn.proj_size))
+    plan = choose_plan(rnn.mode, n, training, device, has_fused_kernel, bool(rnn.proj_size))
+    freezes_cell_state = (
+        has_fused_kernel and plan.method in ("frozen", "staircase") and max(n) > min(n)
+    )
+    if freezes_cell_state and not can_freeze_cell_state(weights):
+        return Plan(
+            "packed", no_cuts, "some weights are too large to freeze a state, or not finite"
+        )
     return plan
 
 
-def _weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
+def _usable_weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
     """Returns the weights, or an empty tuple if the module has to be called for data like `x`."""
-    weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
+    weights = flat_weights(rnn) if _can_bypass_module(rnn, x) else ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-def _packed(batch: _Batch, lengths: Tensor | list[int]) -> Outcome:
+def _run_by_packing(batch: _Batch, lengths: Tensor | list[int]) -> OutputAndState:
     """Packs the batch, runs the RNN, if possible without its module, and pads the output."""
-    rnn, x, _, hx, source, width, padding_value, weights = batch
-    first = source.batch_first
-    if not _is_direct(rnn, weights):
-        return _called(rnn, x, lengths, hx, first, width, padding_value)
-    pack = _packing(x).pack_padded_sequence
-    data, sizes, order, rank = pack(x, lengths, first, enforce_sorted=False)
-    hx = _zeros(rnn, data, source.batch) if hx is None else _selected(hx, order)
-    data, final = _kernel(rnn, weights, data, hx, sizes)
-    pad = _packing(data).pad_packed_sequence
-    out, _ = pad(PackedSequence(data, sizes, order, rank), first, padding_value, width)
-    return out, _selected(final, rank)
+    rnn, x, _, hx, input_shape, output_steps, padding_value, weights = batch
+    batch_first = input_shape.batch_first
+    if not _calls_kernel_directly(rnn, weights):
+        return _call_module(rnn, x, lengths, hx, batch_first, output_steps, padding_value)
+    pack = _packing_module(x).pack_padded_sequence
+    data, sizes, order, rank = pack(x, lengths, batch_first, enforce_sorted=False)
+    hx = _zero_state(rnn, data, input_shape.batch) if hx is None else _reorder_states(hx, order)
+    data, final_state = _call_kernel(rnn, weights, data, hx, sizes)
+    pad = _packing_module(data).pad_packed_sequence
+    output, _ = pad(
+        PackedSequence(data, sizes, order, rank), batch_first, padding_value, output_steps
+    )
+    return output, _reorder_states(final_state, rank)
 
 
-def _called(
+def _call_module(
     rnn: nn.RNNBase,
     x: Tensor,
     lengths: Tensor | list[int],
     hx: State | None,
-    first: bool,
-    width: int | None,
+    batch_first: bool,
+    output_steps: int | None,
     padding_value: float,
-) -> Outcome:
+) -> OutputAndState:
     """Packs the batch, calls the module and pads its output."""
-    packed = packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
-    out, final = getattr(rnn, "_plain", rnn)(packed, hx)
-    return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
+    packed = packing.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+    output, final_state = getattr(rnn, "_torch_forward", rnn)(packed, hx)
+    return packing.pad_packed_sequence(output, batch_first, padding_value, output_steps)[
+        0
+    ], final_state
 
 
-def _packing(x: Tensor) -> ModuleType:
+def _packing_module(x: Tensor) -> ModuleType:
     """Returns the module `packing`, or `original` if `packing` would only call torch."""
-    return packing if packing.may_pay(x) else original
+    return packing if packing.may_be_faster(x) else original
 
 
-def _is_direct(rnn: nn.RNNBase, weights: Tensors) -> bool:
+def _calls_kernel_directly(rnn: nn.RNNBase, weights: Tensors) -> bool:
     """Returns whether the kernel is called without the module.
 
     On a CPU, this is so whenever packviz has the weights, because for a few short sequences the
@@ -532,122 +558,134 @@ def _is_direct(rnn: nn.RNNBase, weights: Tensors) -> bool:
     """
     if not weights or weights[0].is_cpu:
         return bool(weights)
-    is_in_one_piece = len(set(map(storage, weights))) == 1
-    return is_in_one_piece or (torch.is_grad_enabled() and not rnn.training)
+    has_one_storage = len(set(map(storage_id, weights))) == 1
+    return has_one_storage or (torch.is_grad_enabled() and not rnn.training)
 
 
-def _kernel(
-    rnn: nn.RNNBase, weights: Tensors, data: Tensor, hx: State, how: Tensor | bool
-) -> Outcome:
+def _call_kernel(
+    rnn: nn.RNNBase, weights: Tensors, data: Tensor, hx: State, sizes_or_batch_first: Tensor | bool
+) -> OutputAndState:
     """Calls torch's kernel with the arguments that the module would pass.
 
-    `how` is `batch_sizes` for packed data, or `batch_first` for padded data.
+    `sizes_or_batch_first` is `batch_sizes` for packed data, or `batch_first` for padded data.
     """
     dropout = rnn.dropout
     training = rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
         dropout = 0.0
-        training = any(t.requires_grad for t in (data, *as_tuple(hx), *weights))
+        training = any(t.requires_grad for t in (data, *state_as_tuple(hx), *weights))
     options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
-    if isinstance(how, bool):
-        out, *final = kernel(rnn.mode)(data, hx, *options, how)
+    if isinstance(sizes_or_batch_first, bool):
+        output, *final_states = rnn_kernel(rnn.mode)(data, hx, *options, sizes_or_batch_first)
     else:
-        out, *final = kernel(rnn.mode)(data, how, hx, *options)
-    return out, _as_state(final)
+        output, *final_states = rnn_kernel(rnn.mode)(data, sizes_or_batch_first, hx, *options)
+    return output, _state_from_tensors(final_states)
 
 
-def _selected(states: State, order: Tensor | None) -> State:
+def _reorder_states(states: State, order: Tensor | None) -> State:
     """Returns the states with the sequences in the given order."""
-    return _as_state([one_layer.selected(state, order) for state in as_tuple(states)])
+    return _state_from_tensors(
+        [one_layer.reorder_state(state, order) for state in state_as_tuple(states)]
+    )
 
 
-def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
+def _zero_state(rnn: nn.RNNBase, example: Tensor, batch: int) -> State:
     """Returns the default initial state."""
-    shape, *of_cells = state_shapes(rnn, batch)
-    h = like.new_zeros(shape)
-    if not of_cells:
+    shape, *cell_shapes = state_shapes(rnn, batch)
+    h = example.new_zeros(shape)
+    if not cell_shapes:
         return h
-    return h, like.new_zeros(of_cells[0]) if rnn.proj_size else h
+    return h, example.new_zeros(cell_shapes[0]) if rnn.proj_size else h
 
 
-def _through(batch: _Batch, grid: Grid, by_step: bool) -> Outcome:
+def _run_layers(batch: _Batch, staircase: Staircase, by_step: bool) -> OutputAndState:
     """Runs all layers in turn."""
     rnn = batch.rnn
-    given = [one_layer.selected(state, grid.order) for state in batch.states]
-    states = given or as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    initial_states = [one_layer.reorder_state(state, staircase.order) for state in batch.states]
+    states = initial_states or state_as_tuple(
+        _zero_state(rnn, batch.weights[0], batch.input_shape.batch)
+    )
     h_0 = states[0]
     c_0 = states[1] if len(states) > 1 else None
     directions = 2 if rnn.bidirectional else 1
-    source = batch.source
-    out = batch.x
+    input_shape = batch.input_shape
+    output = batch.x
     h_n = []
     c_n = []
     for i, layer in enumerate(layers(rnn, batch.weights)):
-        is_last = i == rnn.num_layers - 1
-        target = Padded(source.batch, max(batch.n), False)
-        if is_last:
-            target = batch.source._replace(steps=batch.width)
-        task = one_layer.Task(layer, grid, by_step, source, target, batch.padding_value)
-        own = slice(i * directions, (i + 1) * directions)
-        out, h, c = one_layer.run(task, out, h_0[own], None if c_0 is None else c_0[own])
+        is_last_layer = i == rnn.num_layers - 1
+        output_shape = Padded(input_shape.batch, max(batch.n), False)
+        if is_last_layer:
+            output_shape = batch.input_shape._replace(steps=batch.output_steps)
+        layer_task = one_layer.LayerTask(
+            layer, staircase, by_step, input_shape, output_shape, batch.padding_value
+        )
+        layer_slice = slice(i * directions, (i + 1) * directions)
+        output, h, c = one_layer.run(
+            layer_task, output, h_0[layer_slice], None if c_0 is None else c_0[layer_slice]
+        )
         h_n.append(h)
         if c is not None:
             c_n.append(c)
-        if rnn.dropout and not is_last:
-            out = nn.functional.dropout(out, rnn.dropout, rnn.training)
-        source = target
-    final = _as_state([torch.cat(s) for s in (h_n, c_n) if s])
-    return out, _selected(final, grid.rank)
+        if rnn.dropout and not is_last_layer:
+            output = nn.functional.dropout(output, rnn.dropout, rnn.training)
+        input_shape = output_shape
+    final_state = _state_from_tensors([torch.cat(s) for s in (h_n, c_n) if s])
+    return output, _reorder_states(final_state, staircase.rank)
 
 
-def _as_it_is(batch: _Batch) -> Outcome:
+def _run_equal_lengths(batch: _Batch) -> OutputAndState:
     """Runs sequences of equal length with torch's kernel for padded data."""
-    rnn, x, n, hx, source, width, padding_value, weights = batch
-    time = 1 if source.batch_first else 0
+    rnn, x, n, hx, input_shape, output_steps, padding_value, weights = batch
+    time_dim = 1 if input_shape.batch_first else 0
     steps = max(n)
-    x = x.narrow(time, 0, steps)
-    hx = _zeros(rnn, x, source.batch) if hx is None else hx
-    out, final = _kernel(rnn, weights, x, hx, source.batch_first)
-    if width > steps:
-        out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
+    x = x.narrow(time_dim, 0, steps)
+    hx = _zero_state(rnn, x, input_shape.batch) if hx is None else hx
+    output, final_state = _call_kernel(rnn, weights, x, hx, input_shape.batch_first)
+    if output_steps > steps:
+        output = nn.functional.pad(
+            output, (0, 0) * (2 - time_dim) + (0, output_steps - steps), value=padding_value
+        )
     # The kernel keeps its output for the backward pass, so the caller may change only a copy.
-    return out.clone(memory_format=torch.contiguous_format), final
+    return output.clone(memory_format=torch.contiguous_format), final_state
 
 
 @functools.lru_cache(maxsize=4)
-def _grid(n: tuple[int, ...], cuts: Cuts, device: torch.device, stream: int) -> Grid:
+def _cached_staircase(
+    n: tuple[int, ...], cuts: Cuts, device: torch.device, stream: int
+) -> Staircase:
     """Returns the staircase of a batch, for use on one stream of the device."""
-    return Grid(n, cuts, device)
+    return Staircase(n, cuts, device)
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Clears the caches for earlier lengths, so that a measurement includes their cost."""
-    for cached in (_grid, choose):
-        cached.cache_clear()
+    for cached_function in (_cached_staircase, choose_plan):
+        cached_function.cache_clear()
 
 
-def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
+def _can_bypass_module(rnn: nn.RNNBase, x: Tensor) -> bool:
     """Returns whether packviz can run data like `x` without calling the module."""
     return (
-        IS_TESTED
-        and is_plain(rnn)
-        and is_at_hand(x)
+        IS_TORCH_TESTED
+        and runs_torch_forward(rnn)
+        and is_on_usable_device(x)
         and type(x) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled(x.device.type)
         and not (x.is_inference() and torch.is_grad_enabled())  # it cannot be saved
-        and not may_derive_otherwise()
+        and not is_transform_active()
     )
 
 
-def is_plain(rnn: nn.RNNBase) -> bool:
+def runs_torch_forward(rnn: nn.RNNBase) -> bool:
     """Returns whether calling the module runs only torch's own `forward`."""
     if hasattr(rnn, "from_torch"):  # one of packviz's own classes, whose `forward` calls `run`
         return True
-    own = (
+    is_torch_forward = (
         type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
         and "forward" not in rnn.__dict__
     )
-    return own and not may_have_hooks(rnn)
+    return is_torch_forward and not may_have_hooks(rnn)
 
 
 def check_method(method: object) -> None:
@@ -658,8 +696,8 @@ def check_method(method: object) -> None:
     """
     is_cuts = isinstance(method, (tuple, list)) and all(hasattr(cut, "__index__") for cut in method)
     if method not in METHODS and not is_cuts:
-        every = ", ".join(map(repr, METHODS))
+        method_names = ", ".join(map(repr, METHODS))
         raise ValueError(
-            f"method is {method!r}; choose one of {every},"
+            f"method is {method!r}; choose one of {method_names},"
             " or give the cuts of a staircase as whole numbers"
         )

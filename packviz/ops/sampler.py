@@ -128,35 +128,37 @@ class BucketSampler(Sampler[list[int]]):
         """
         start = at_least("yielded", state.get("yielded", 0), 0)
         for name, value in self._settings().items():
-            before = state.get(name, value)
-            if start and before != value:
+            saved_value = state.get(name, value)
+            if start and saved_value != value:
                 raise ValueError(
-                    f"{name} was {before} when the state was saved, and is {value} here; create"
-                    " the sampler as it was, or begin an epoch with set_epoch"
+                    f"{name} was {saved_value} when the state was saved, and is {value} here;"
+                    " create the sampler as it was, or begin an epoch with set_epoch"
                 )
         self.epoch = at_least("epoch", state["epoch"], 0)
         self._start = start
         self._state = {"epoch": self.epoch, "yielded": start}
 
     def __len__(self) -> int:
-        together = self.batch_size * self.num_replicas
+        global_batch_size = self.batch_size * self.num_replicas
         if self.drop_last:
-            return self.lengths.size // together
-        return -(-self.lengths.size // together)
+            return self.lengths.size // global_batch_size
+        return -(-self.lengths.size // global_batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        together = self.batch_size * self.num_replicas
+        global_batch_size = self.batch_size * self.num_replicas
         seed = self.seed + self.epoch
-        groups = batches(self.lengths, together, BUCKETED, window=self.window, seed=seed)
+        global_batches = batches(
+            self.lengths, global_batch_size, BUCKETED, window=self.window, seed=seed
+        )
         if self.drop_last:
-            groups = [group for group in groups if group.size == together]
+            global_batches = [batch for batch in global_batches if batch.size == global_batch_size]
         start = self._start
         state = {"epoch": self.epoch, "yielded": start}
         self.epoch += 1
         self._start = 0
-        for group in groups[start:]:
+        for batch in global_batches[start:]:
             state["yielded"] += 1
             self._state = state
-            shares = split(self.lengths[group], min(self.num_replicas, group.size))
-            yield group[shares[self.rank % len(shares)]].tolist()
+            rank_batches = split(self.lengths[batch], min(self.num_replicas, batch.size))
+            yield batch[rank_batches[self.rank % len(rank_batches)]].tolist()
         self._state = {"epoch": state["epoch"] + 1, "yielded": 0}

@@ -13,7 +13,7 @@ TOLERANCE_TF32 = 5e-3
 """The tolerance for float32 on a GPU if cuDNN multiplies in TF32, with its 10-bit mantissa."""
 
 
-def of_states(dtype: torch.dtype, device: str) -> float:
+def state_tolerance(dtype: torch.dtype, device: str) -> float:
     """Returns how far states may differ, as a share of the largest value; 0 for whole numbers.
 
     Args:
@@ -27,7 +27,7 @@ def of_states(dtype: torch.dtype, device: str) -> float:
     return TOLERANCE.get(dtype, TOLERANCE[torch.float32])
 
 
-def of_gradients(dtype: torch.dtype) -> float:
+def gradient_tolerance(dtype: torch.dtype) -> float:
     """Returns the tolerance for gradients of weights; 0 for integer dtypes.
 
     Such gradients are sums of many terms that partly cancel, so only about half of the digits
@@ -39,11 +39,11 @@ def of_gradients(dtype: torch.dtype) -> float:
 
 def multiplies_in_tf32() -> bool:
     """Returns whether cuDNN may run an RNN in TF32."""
-    switch, name = tf32_switches()[0]
-    return getattr(switch, name) in (True, "tf32")
+    backend, name = tf32_settings()[0]
+    return getattr(backend, name) in (True, "tf32")
 
 
-def tf32_switches() -> list[tuple[object, str]]:
+def tf32_settings() -> list[tuple[object, str]]:
     """Returns the TF32 settings for RNNs and for matrix products.
 
     Each is an object and the name of its attribute.
@@ -52,11 +52,11 @@ def tf32_switches() -> list[tuple[object, str]]:
     error if the older attribute is read. Older releases have no `cudnn.rnn`.
     """
     cudnn = torch.backends.cudnn
-    products = torch.backends.cuda.matmul
-    switches: list[tuple[object, str]] = []
-    for newer, older in ((getattr(cudnn, "rnn", None), cudnn), (products, products)):
-        if hasattr(newer, "fp32_precision"):
-            switches.append((newer, "fp32_precision"))
+    matmul = torch.backends.cuda.matmul
+    settings: list[tuple[object, str]] = []
+    for new_backend, old_backend in ((getattr(cudnn, "rnn", None), cudnn), (matmul, matmul)):
+        if hasattr(new_backend, "fp32_precision"):
+            settings.append((new_backend, "fp32_precision"))
         else:
-            switches.append((older, "allow_tf32"))
-    return switches
+            settings.append((old_backend, "allow_tf32"))
+    return settings

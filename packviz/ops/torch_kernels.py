@@ -16,7 +16,7 @@ TorchRNN = nn.RNN | nn.GRU | nn.LSTM
 Tensors = Sequence[Tensor]
 """Several tensors, such as weights, in an order."""
 
-Parts = tuple[tuple[Tensor, ...], ...]
+TensorGroups = tuple[tuple[Tensor, ...], ...]
 """The same tensors in several parts, such as one for each direction."""
 
 Gradients = Sequence[Tensor | None]
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
     mode: str
     bias: bool
-    weights: Parts
+    weights: TensorGroups
 
     @property
     def directions(self) -> int:
@@ -53,62 +53,69 @@ class Layer(NamedTuple):
         return len(self.weights[0]) % 2 == 1
 
     @property
-    def flat(self) -> tuple[Tensor, ...]:
+    def flat_weights(self) -> tuple[Tensor, ...]:
         """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
-    def holding(self, flat: Tensors) -> Parts:
-        """Returns other weights, in the order of `flat`, in the form of `weights`."""
-        return _in_parts(flat, len(self.weights[0]))
+    def split_by_direction(self, flat_weights: Tensors) -> TensorGroups:
+        """Returns other weights, in the order of `flat_weights`, in the form of `weights`."""
+        return _split_by_size(flat_weights, len(self.weights[0]))
 
 
-def _in_parts(values: Tensors, size: int) -> Parts:
+def _split_by_size(values: Tensors, size: int) -> TensorGroups:
     return tuple(tuple(values[i : i + size]) for i in range(0, len(values), size))
 
 
-def flat_names(rnn: nn.RNNBase) -> list[str]:
+def flat_weight_names(rnn: nn.RNNBase) -> list[str]:
     """Returns the names of the weights, by layer and direction, in torch's order."""
-    kinds = ["weight_ih", "weight_hh"]
+    prefixes = ["weight_ih", "weight_hh"]
     if rnn.bias:
-        kinds += ["bias_ih", "bias_hh"]
+        prefixes += ["bias_ih", "bias_hh"]
     if rnn.proj_size:
-        kinds.append("weight_hr")
+        prefixes.append("weight_hr")
     suffixes = ("", "_reverse") if rnn.bidirectional else ("",)
     layers_and_directions = [f"l{i}{suffix}" for i in range(rnn.num_layers) for suffix in suffixes]
-    return [f"{kind}_{place}" for place in layers_and_directions for kind in kinds]
+    return [f"{prefix}_{layer_name}" for layer_name in layers_and_directions for prefix in prefixes]
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
-    """Returns a module's current weights in the order of `flat_names`, after parametrisation."""
-    own = private.parameters(rnn)  # asking the module is slower
-    return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
+    """Returns a module's current weights, as in `flat_weight_names`, after parametrisation."""
+    parameters = private.parameters(rnn)  # asking the module is slower
+    return tuple(
+        [
+            parameters[name] if name in parameters else getattr(rnn, name)
+            for name in flat_weight_names(rnn)
+        ]
+    )
 
 
-def layers(rnn: nn.RNNBase, flat: Tensors) -> list[Layer]:
+def layers(rnn: nn.RNNBase, weights: Tensors) -> list[Layer]:
     """Divides the weights of a module into layers."""
     directions = 2 if rnn.bidirectional else 1
-    size = len(flat) // rnn.num_layers
-    own = [_in_parts(part, size // directions) for part in _in_parts(flat, size)]
-    return [Layer(rnn.mode, rnn.bias, weights) for weights in own]
+    size = len(weights) // rnn.num_layers
+    weights_by_layer = [
+        _split_by_size(part, size // directions) for part in _split_by_size(weights, size)
+    ]
+    return [Layer(rnn.mode, rnn.bias, layer_weights) for layer_weights in weights_by_layer]
 
 
-def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
+def runs_fused_lstm(mode: str, x: Tensor, is_projected: bool) -> bool:
     """Returns whether torch runs oneDNN's fused LSTM on padded data like `x`."""
-    if mode != "LSTM" or projected or not x.is_cpu:
+    if mode != "LSTM" or is_projected or not x.is_cpu:
         return False
-    is_half = x.dtype == torch.bfloat16
-    takes = private.has_bfloat16() if is_half else x.dtype == torch.float32
-    return takes and private.has_onednn()
+    is_bfloat16 = x.dtype == torch.bfloat16
+    is_dtype_supported = private.has_onednn_bfloat16() if is_bfloat16 else x.dtype == torch.float32
+    return is_dtype_supported and private.has_onednn()
 
 
-def in_one_piece(weights: Tensors) -> Tensors:
+def copy_to_one_buffer(weights: Tensors) -> Tensors:
     """Returns a copy of one direction's weights, one after the other in one piece of memory.
 
     Without this layout, torch shows a warning and copies the weights at every call. cuDNN needs
     space for biases even if there are none.
     """
     sizes = [weight.numel() for weight in weights]
-    missing = 0 if len(weights) > 3 else 2 * len(weights[0])
-    flat = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_zeros(missing)])
-    parts = flat.split_with_sizes([*sizes, missing])
+    n_missing = 0 if len(weights) > 3 else 2 * len(weights[0])
+    buffer = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_zeros(n_missing)])
+    parts = buffer.split_with_sizes([*sizes, n_missing])
     return [part.view_as(weight) for part, weight in zip(parts, weights, strict=False)]

@@ -10,13 +10,13 @@ from torch import Tensor, tensor
 
 from packviz.core.layout import IntArray, Layout
 from packviz.draw.aligned import Aligned
-from packviz.draw.text import FEW, count, is_few, numbers
+from packviz.draw.text import MAX_LISTED, is_small, numbers, with_noun
 from packviz.ops.masks import align
 from packviz.panels.panel import Panel, View, beside, dropdown, row
 from packviz.panels.picker import lengths_field, read
 
 SIDES = ("right", "left")
-ZEROS = ("none", "at the start", "at the end")
+ZERO_PLACES = ("none", "at the start", "at the end")
 
 
 class AlignPanel(Panel):
@@ -39,7 +39,7 @@ class AlignPanel(Panel):
         *,
         source_side: str = "left",
         padding_side: str = "right",
-        zeros: str = ZEROS[1],
+        zeros: str = ZERO_PLACES[1],
     ) -> None:
         """Makes the panel.
 
@@ -58,40 +58,40 @@ class AlignPanel(Panel):
         self.padding_side = dropdown(
             "padding_side", padding_side, SIDES, "move it to", width="200px"
         )
-        self.zeros = dropdown("zeros", zeros, ZEROS, "real zeros", width="200px")
+        self.zeros = dropdown("zeros", zeros, ZERO_PLACES, "real zeros", width="200px")
         super().__init__(row(self.typed, self.zeros, self.source_side, self.padding_side))
 
     def view(self) -> View:
         """Returns a view of the batch and of the results of both methods."""
         layout = read(self.typed.value)
-        if not is_few(layout):
-            most = f"{FEW} sequences of at most {FEW} time steps"
-            raise ValueError(f"lengths is {numbers(layout.lengths)}; give at most {most}")
+        if not is_small(layout):
+            size_limit = f"{MAX_LISTED} sequences of at most {MAX_LISTED} time steps"
+            raise ValueError(f"lengths is {numbers(layout.lengths)}; give at most {size_limit}")
         n = layout.lengths.tolist()
         before = self.source_side.value
         after = self.padding_side.value
-        batch = tensor(_batch(layout, self.zeros.value))
-        aligned = partial(align, batch, n, source_side="right", batch_first=True)
-        x = aligned(padding_side=before)
-        moved = aligned(padding_side=after)
-        guess = guessed(x, after)
+        batch = tensor(_make_batch(layout, self.zeros.value))
+        align_batch = partial(align, batch, n, source_side="right", batch_first=True)
+        x = align_batch(padding_side=before)
+        moved = align_batch(padding_side=after)
+        guess = guess_alignment(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
-        drawn = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
-        result = partial(drawn, padding_side=after)
-        given = drawn(x, padding_side=before, title=f"x: padding on the {before}")
-        right = result(moved, title=f"✓ padding on the {after}, by lengths")
-        guessing = result(guess, title=f"{mark} guessed from zeros", like=moved)
-        pictures = [given, right, guessing]
+        draw_batch = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
+        draw_result = partial(draw_batch, padding_side=after)
+        given_drawing = draw_batch(x, padding_side=before, title=f"x: padding on the {before}")
+        right_drawing = draw_result(moved, title=f"✓ padding on the {after}, by lengths")
+        guess_drawing = draw_result(guess, title=f"{mark} guessed from zeros", like=moved)
+        pictures = [given_drawing, right_drawing, guess_drawing]
         summary = "Here the guess happens to be right in every cell."
         if self.wrong_cells:
-            share = f"{self.wrong_cells:,} of {count(layout.n_cells, 'cell')}"
+            share = f"{self.wrong_cells:,} of {with_noun(layout.n_cells, 'cell')}"
             summary = f"Guessing from zeros gets {share} wrong."
         texts = [summary, *(picture.to_text() for picture in pictures)]
         return View(partial(beside, pictures), summary, lambda: "\n\n".join(texts))
 
 
-def guessed(x: Tensor, padding_side: str) -> Tensor:
+def guess_alignment(x: Tensor, padding_side: str) -> Tensor:
     """Rotates each row until all zeros at its ends are on one side.
 
     That is what code does that ignores the lengths.
@@ -102,23 +102,23 @@ def guessed(x: Tensor, padding_side: str) -> Tensor:
     """
     moved = x.clone()
     for b, values in enumerate(x):
-        places = values.nonzero().flatten().tolist()
-        if places:
-            shift = len(values) - 1 - places[-1]
+        nonzero_steps = values.nonzero().flatten().tolist()
+        if nonzero_steps:
+            shift = len(values) - 1 - nonzero_steps[-1]
             if padding_side == "right":
-                shift = -places[0]
+                shift = -nonzero_steps[0]
             moved[b] = values.roll(shift)
     return moved
 
 
-def _batch(layout: Layout, zeros: str) -> IntArray:
+def _make_batch(layout: Layout, zeros: str) -> IntArray:
     """Returns a batch `(B, T)` whose sequences count up from 1, except for the real zeros."""
     steps = np.arange(layout.max_len)
     lengths = layout.lengths[:, None]
     n_zeros = np.minimum(2, lengths - 1)
-    is_counted = layout.mask
-    if zeros == ZEROS[1]:
-        is_counted = is_counted & (steps >= n_zeros)
-    elif zeros == ZEROS[2]:
-        is_counted = is_counted & (steps < lengths - n_zeros)
-    return is_counted * (steps + 1)
+    is_nonzero = layout.mask
+    if zeros == ZERO_PLACES[1]:
+        is_nonzero = is_nonzero & (steps >= n_zeros)
+    elif zeros == ZERO_PLACES[2]:
+        is_nonzero = is_nonzero & (steps < lengths - n_zeros)
+    return is_nonzero * (steps + 1)

@@ -8,12 +8,12 @@ from torch import Tensor
 from packviz.core.layout import Layout
 from packviz.core.lengths import spread
 from packviz.count import profile
-from packviz.draw.copies import Copies
+from packviz.draw.copies import BackwardCopies
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 from packviz.panels.panel import Panel, View, slider
 
-_SEQUENCES = 6
-_STEPS = 8
+_N_SEQUENCES = 6
+_MAX_STEPS = 8
 
 
 class BackwardPanel(Panel):
@@ -21,7 +21,7 @@ class BackwardPanel(Panel):
 
     Attributes:
         distinct: the slider for the number of distinct lengths.
-        shown: the `Copies` in the picture.
+        shown: the `BackwardCopies` in the picture.
     """
 
     def __init__(self, distinct: int = 3) -> None:
@@ -30,18 +30,20 @@ class BackwardPanel(Panel):
         Raises:
             ValueError: `distinct` is not a whole number from 1 to 6.
         """
-        self.distinct = slider("distinct", distinct, 1, _SEQUENCES, "distinct lengths")
+        self.distinct = slider("distinct", distinct, 1, _N_SEQUENCES, "distinct lengths")
         self.distinct.style.description_width = "initial"
         super().__init__(self.distinct)
 
     def view(self) -> View:
         """Returns a view of the tensors that are written."""
-        layout = Layout(spread(self.distinct.value, _SEQUENCES, _STEPS))
-        self.shown = shown = Copies(layout, written_by_torch(layout), written_by_index(layout))
+        layout = Layout(spread(self.distinct.value, _N_SEQUENCES, _MAX_STEPS))
+        self.shown = shown = BackwardCopies(
+            layout, cells_written_by_torch(layout), cells_written_by_packviz(layout)
+        )
         return View(shown.sheet, shown.summary(), shown.to_text)
 
 
-def written_by_torch(layout: Layout) -> list[int]:
+def cells_written_by_torch(layout: Layout) -> list[int]:
     """Returns the number of cells that torch's pad writes, backward, for each distinct length.
 
     If torch has a derivative formula for pad, the list has a single number.
@@ -56,7 +58,7 @@ def written_by_torch(layout: Layout) -> list[int]:
     return cells
 
 
-def written_by_index(layout: Layout) -> int:
+def cells_written_by_packviz(layout: Layout) -> int:
     """Returns the number of cells that packviz's pad writes, backward."""
     x = torch.zeros(layout.max_len, layout.batch_size, 1)
     packed = pack_padded_sequence(x, layout.lengths.tolist())
@@ -64,4 +66,4 @@ def written_by_index(layout: Layout) -> int:
     def pad(data: Tensor) -> Tensor:
         return pad_packed_sequence(packed._replace(data=data))[0]
 
-    return profile.counted("pad", pad, packed.data).backward.bytes // 4
+    return profile.count_operation("pad", pad, packed.data).backward.bytes // 4

@@ -9,15 +9,15 @@ import anywidget
 import traitlets
 
 from packviz.core import lengths as sources
-from packviz.core.layout import Layout, require_steps
+from packviz.core.layout import Layout, require_nonempty
 from packviz.core.validation import at_least
 from packviz.draw import picture
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import STYLE
-from packviz.panels.panel import for_reader, source
+from packviz.panels.panel import drop_unusable_widget, source
 
-_MOST_SEQUENCES = 12
-_SEEDS = 10
+_MIN_DRAWN_SEQUENCES = 12
+_N_SEEDS = 10
 _KINDS = ("uniform", "log-normal", "nearly equal", "equal")
 
 
@@ -73,17 +73,17 @@ class BatchPanel(anywidget.AnyWidget):
         """
         at_least("longest", longest)
         super().__init__(lengths=Layout(lengths).lengths.tolist(), longest=longest)
-        most = max(_MOST_SEQUENCES, len(self.lengths))
+        n_sequences = max(_MIN_DRAWN_SEQUENCES, len(self.lengths))
         draws = {}
         for kind in _KINDS:
             draw = sources.DISTRIBUTIONS[kind]
-            draws[kind] = [draw(most, longest, seed).tolist() for seed in range(_SEEDS)]
+            draws[kind] = [draw(n_sequences, longest, seed).tolist() for seed in range(_N_SEEDS)]
         self.set_trait("draws", draws)
 
     @traitlets.validate("lengths")
     def _validate_lengths(self, proposal: traitlets.Bunch) -> tuple[int, ...]:
         try:
-            return tuple(require_steps(Layout(proposal.value)).lengths.tolist())
+            return tuple(require_nonempty(Layout(proposal.value)).lengths.tolist())
         except (ValueError, TypeError) as error:
             raise LengthsError(str(error)) from None
 
@@ -108,4 +108,4 @@ class BatchPanel(anywidget.AnyWidget):
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         still = self.still
         data |= {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}
-        return for_reader(data), metadata
+        return drop_unusable_widget(data), metadata

@@ -12,12 +12,12 @@ from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, WINDOW
 from packviz.draw import bars
 from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet, stack
-from packviz.draw.text import count, numbers, percent
+from packviz.draw.text import numbers, percent, with_noun
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider
-from packviz.panels.picker import TYPED, LengthsPicker
+from packviz.panels.picker import OWN_LIST, LengthsPicker
 
-_CELLS = ("real cells", "padding", "padding")
-_TOKENS = ("tokens", "waiting (not work), in tokens", "waiting")
+_CELL_LABELS = ("real cells", "padding", "padding")
+_TOKEN_LABELS = ("tokens", "waiting (not work), in tokens", "waiting")
 
 
 class BatchingPanel(Panel):
@@ -63,7 +63,7 @@ class BatchingPanel(Panel):
             ValueError: a length is not valid, a number is out of its range, or `kind` or `order` is
                 unknown.
         """
-        kind = kind if lengths is None else TYPED
+        kind = kind if lengths is None else OWN_LIST
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
         self.batch_size = slider("batch_size", batch_size, 1, 128, "batch size")
         self.order = dropdown("order", order, ORDERS, "batches")
@@ -83,11 +83,11 @@ class BatchingPanel(Panel):
         strategy = self.strategy.value
         batch_size = self.batch_size.value
         n_batches = math.ceil(n.size / batch_size)
-        has_choice = n_batches > 1 and n.min() < n.max()
-        if has_choice:  # moves the slider back if it is beyond the range
+        order_matters = n_batches > 1 and n.min() < n.max()
+        if order_matters:  # moves the slider back if it is beyond the range
             self.window.max = min(WINDOW, n_batches)
-        is_shuffled = order in (SHUFFLED, BUCKETED) and has_choice
-        show(self.window, order == BUCKETED and has_choice)
+        is_shuffled = order in (SHUFFLED, BUCKETED) and order_matters
+        show(self.window, order == BUCKETED and order_matters)
         show(self.picker.seed, is_shuffled or self.picker.is_random)
         show(self.strategy, processes > 1)
         window = self.window.value
@@ -99,36 +99,44 @@ class BatchingPanel(Panel):
         n_cells = int(cells.sum())
         self.padding = n_cells - int(real.sum())
         self.tokens = tokens = buckets.tokens(n, groups, processes, strategy)
-        wasted = percent(self.padding, n_cells)
-        sequences = count(n.size, "sequence")
-        epoch = f"{sequences} in {count(n_batches, 'batch', 'batches')}"
-        padding = f"{self.padding:,} padding ({wasted})"
-        summary = f"{epoch} ({order}): {count(n_cells, 'cell')}, {padding}."
+        waste_percent = percent(self.padding, n_cells)
+        sequences = with_noun(n.size, "sequence")
+        epoch_text = f"{sequences} in {with_noun(n_batches, 'batch', 'batches')}"
+        padding = f"{self.padding:,} padding ({waste_percent})"
+        summary = f"{epoch_text} ({order}): {with_noun(n_cells, 'cell')}, {padding}."
         lines = [
             "",
             f"real cells of each batch  {numbers(real)}",
             f"all cells of each batch   {numbers(cells)}",
         ]
-        own = tokens.sum(axis=0)
-        idle = tokens.max(axis=1).sum() - own  # how many more the slowest of each step has
+        process_tokens = tokens.sum(axis=0)
+        idle_tokens = (
+            tokens.max(axis=1).sum() - process_tokens
+        )  # how many more the slowest of each step has
         shares = {}
         for i in range(processes):
-            has = int(own[i])
-            waits = int(idle[i])
-            shares[f"rank {i}"] = (has, waits)
-            lines.append(f"rank {i} has {has:,} tokens, and waits as long as {waits:,} take")
-        waiting = f"{100 * buckets.idle(tokens):.3g} % of the time"
-        waiting += ", if time is proportional to tokens"
+            own_tokens = int(process_tokens[i])
+            waiting_tokens = int(idle_tokens[i])
+            shares[f"rank {i}"] = (own_tokens, waiting_tokens)
+            lines.append(
+                f"rank {i} has {own_tokens:,} tokens, and waits as long as {waiting_tokens:,} take"
+            )
+        waiting_text = f"{100 * buckets.idle(tokens):.3g} % of the time"
+        waiting_text += ", if time is proportional to tokens"
         if processes > 1:
-            summary += f" {processes} processes ({strategy}) wait {waiting}."
+            summary += f" {processes} processes ({strategy}) wait {waiting_text}."
 
         def draw(theme: str) -> Sheet:
-            padding = bars.steps(epoch, real, cells, theme, _CELLS, "batch")
-            drawings = [padding]
+            padding_chart = bars.draw_step_bars(
+                epoch_text, real, cells, theme, _CELL_LABELS, "batch"
+            )
+            drawings = [padding_chart]
             if processes > 1:
                 idle_fill = THEMES[theme].padding
-                waits = bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS, idle_fill)
-                drawings.append(waits)
-            return stack(f"Padding takes {wasted} of the cells", drawings, theme)
+                waiting_chart = bars.draw_totals(
+                    f"Waiting takes {waiting_text}", shares, theme, _TOKEN_LABELS, idle_fill
+                )
+                drawings.append(waiting_chart)
+            return stack(f"Padding takes {waste_percent} of the cells", drawings, theme)
 
         return View(draw, summary, lambda: "\n".join([summary, *lines]))

@@ -63,19 +63,19 @@ class CostPanel(Panel):
         mode = self.mode.value
         layers = self.num_layers.value
         bidirectional = self.bidirectional.value
-        may_project = mode == "LSTM" and hidden_size > 1
-        proj_size = self.proj_size.value if may_project else 0
-        show(self.proj_size, may_project)
+        allows_projection = mode == "LSTM" and hidden_size > 1
+        proj_size = self.proj_size.value if allows_projection else 0
+        show(self.proj_size, allows_projection)
         spec = Spec(mode, self.input_size.value, hidden_size, layers, bidirectional, proj_size)
         layout = read(self.typed.value)
         batch = Picture(layout)
-        self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
-        saved = percent(count.saved, count.padded)
+        self.shown = flop_count = flops(spec, layout, input_grad=self.input_grad.value)
+        saved = percent(flop_count.saved, flop_count.padded)
 
         def draw(theme: str) -> Sheet:
-            drawings = [*count.drawings(theme), batch.sheet(theme)]
-            return stack(count.headline().partition(". ")[0], drawings, theme)
+            drawings = [*flop_count.drawings(theme), batch.sheet(theme)]
+            return stack(flop_count.headline().partition(". ")[0], drawings, theme)
 
-        work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
-        summary = f"A forward pass takes {work}, {saved} less."
-        return View(draw, summary, lambda: f"{count.to_text()}\n\n{batch.to_text()}")
+        work_text = f"{flop_count.padded:,} GEMM FLOPs padded and {flop_count.packed:,} packed"
+        summary = f"A forward pass takes {work_text}, {saved} less."
+        return View(draw, summary, lambda: f"{flop_count.to_text()}\n\n{batch.to_text()}")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
 from packviz.core.validation import at_least
-from packviz.draw.documents import MASKS, NONE, Scores
+from packviz.draw.documents import MASKS, NO_MASK, Scores
 from packviz.panels.panel import Panel, View, dropdown, row, slider
-from packviz.panels.picker import TYPED, LengthsPicker
+from packviz.panels.picker import OWN_LIST, LengthsPicker
 
-LEAST = 16
+MIN_SLIDER_END = 16
 """The slider `row_size` reaches at least this many time steps."""
-TIMES = 4
+SLIDER_END_FACTOR = 4
 """The slider `row_size` reaches at least this many times the longest document."""
 
 
@@ -31,12 +31,12 @@ class RowPanel(Panel):
         self,
         lengths: Sequence[int] = (5, 3, 2),
         *,
-        kind: str = TYPED,
+        kind: str = OWN_LIST,
         sequences: int = 64,
         longest: int = 128,
         row_size: int = 10,
         strategy: str = FIRST_FIT_DECREASING,
-        mask: str = NONE,
+        mask: str = NO_MASK,
     ) -> None:
         """Makes the panel with these lengths, or with lengths from the distribution `kind`.
 
@@ -55,7 +55,7 @@ class RowPanel(Panel):
                 or `mask` is unknown.
         """
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
-        self._reach = max(at_least("row_size", row_size), LEAST)
+        self._reach = max(at_least("row_size", row_size), MIN_SLIDER_END)
         self.row_size = slider("row_size", row_size, 1, self._reach, "row size")
         self.strategy = dropdown("strategy", strategy, FILLS, "rows")
         self.mask = dropdown("mask", mask, MASKS)
@@ -66,11 +66,11 @@ class RowPanel(Panel):
         layout = self.picker.lengths()
         strategy = self.strategy.value
         longest = int(layout.lengths.max())
-        most = max(self._reach, TIMES * longest)
+        max_row_size = max(self._reach, SLIDER_END_FACTOR * longest)
         # The range grows first, so that it is never empty. Then a value outside of it moves to the
         # nearest end.
-        self.row_size.max = max(most, self.row_size.max)
+        self.row_size.max = max(max_row_size, self.row_size.max)
         self.row_size.min = 1 if strategy == CUT else longest
-        self.row_size.max = most
+        self.row_size.max = max_row_size
         self.shown = scores = Scores(layout, self.row_size.value, strategy, self.mask.value)
         return View(scores.sheet, scores.summary(), scores.to_text)

@@ -42,8 +42,8 @@ class Companion(anywidget.AnyWidget):
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
-    def _announce(self, change: traitlets.Bunch) -> None:
-        theme.announce(bool(change.new))
+    def _report_theme(self, change: traitlets.Bunch) -> None:
+        theme.set_dark(bool(change.new))
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,21 @@ class Panel(widgets.VBox):
             layout=widgets.Layout(width="auto", align_self="flex-start"),
         )
         self._words = widgets.HTML()
-        self._complaint = ""
+        self._error_text = ""
         self._moved = ""
         self._drawing = True
         shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
         super().__init__([Companion(), *controls, *shown])
         self.add_class("packviz-panel").add_class("packviz")
         self._chosen: dict[widgets.Widget, object] = {}  # the values that the reader chose
-        for control in _within(controls):
+        for control in _walk_widgets(controls):
             if isinstance(control, widgets.ValueWidget):
                 self._chosen[control] = control.value
-                control.observe(self._follow, names="value")
-        self.as_text.observe(lambda _: self._show_words(), names="value")
+                control.observe(self._on_control_change, names="value")
+        self.as_text.observe(lambda _: self._show_description(), names="value")
         self._draw()
         self._drawing = False
-        self._report_moves()
+        self._report_moved_controls()
 
     @abstractmethod
     def view(self) -> View:
@@ -123,7 +123,7 @@ class Panel(widgets.VBox):
 
     def to_text(self) -> str:
         """Returns all messages, followed by a description of the picture."""
-        parts = [self._complaint, self._moved, self._view.describe()]
+        parts = [self._error_text, self._moved, self._view.describe()]
         return "\n\n".join(filter(None, parts))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -135,7 +135,7 @@ class Panel(widgets.VBox):
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self._view.summary}"
 
-    def _follow(self, change: traitlets.Bunch) -> None:
+    def _on_control_change(self, change: traitlets.Bunch) -> None:
         if not self._drawing:  # otherwise view has moved a control, and draws its new value itself
             self._chosen[change.owner] = change.new
             self._refresh()
@@ -145,48 +145,48 @@ class Panel(widgets.VBox):
         try:
             self._draw()
         except ValueError as error:
-            self._complain(str(error))
+            self._show_error(str(error))
         except Exception as error:
-            bug = f"{type(error).__name__}: {error}"
-            self._complain(f"packviz failed, which is a bug in packviz: {bug}")
+            error_text = f"{type(error).__name__}: {error}"
+            self._show_error(f"packviz failed, which is a bug in packviz: {error_text}")
             raise
         finally:
             self._drawing = False
-            self._report_moves()
-            self._show_words()
+            self._report_moved_controls()
+            self._show_description()
 
     def _draw(self) -> None:
         view = self.view()
         picture = view.svg("live")
         self._view = view
-        self._complaint = ""
+        self._error_text = ""
         self.error.value = ""
         self.picture.value = picture
-        self.summary.value = _line(view.summary)
+        self.summary.value = _line_html(view.summary)
 
-    def _complain(self, message: str) -> None:
-        self._complaint = f"✗ {message.rstrip('.')}. The picture shows the last good input."
-        self.error.value = _line(self._complaint, f";font-weight:bold;color:{LIVE.wrong}")
+    def _show_error(self, message: str) -> None:
+        self._error_text = f"✗ {message.rstrip('.')}. The picture shows the last good input."
+        self.error.value = _line_html(self._error_text, f";font-weight:bold;color:{LIVE.wrong}")
 
-    def _report_moves(self) -> None:
-        moves = []
+    def _report_moved_controls(self) -> None:
+        move_notes = []
         for control, chosen in self._chosen.items():
             if control.value != chosen and control.layout.display != "none":
-                move = f"went from {chosen} to {control.value} to fit."
-                moves.append(f"{control.description} {move}")
-        self._moved = " ".join(moves)
-        self.note.value = _line(self._moved)
+                move_note = f"went from {chosen} to {control.value} to fit."
+                move_notes.append(f"{control.description} {move_note}")
+        self._moved = " ".join(move_notes)
+        self.note.value = _line_html(self._moved)
 
-    def _show_words(self) -> None:
-        self._words.value = _line(self.to_text(), tag="pre") if self.as_text.value else ""
+    def _show_description(self) -> None:
+        self._words.value = _line_html(self.to_text(), tag="pre") if self.as_text.value else ""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
-        bundle[self._view.kind] = self._view.svg("light")
-        return for_reader(bundle)
+        mime_bundle = {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
+        mime_bundle[self._view.kind] = self._view.svg("light")
+        return drop_unusable_widget(mime_bundle)
 
 
-def for_reader(bundle: dict[str, Any]) -> dict[str, Any]:
+def drop_unusable_widget(mime_bundle: dict[str, Any]) -> dict[str, Any]:
     """Returns a widget's output, without the widget itself if nobody can use it.
 
     Programs that run a whole notebook, such as nbconvert and papermill, take no input. A page made
@@ -194,26 +194,26 @@ def for_reader(bundle: dict[str, Any]) -> dict[str, Any]:
     its picture. Voilà takes no input either, but serves the widgets to readers.
     """
     kernel = getattr(get_ipython(), "kernel", None)
-    parent: Callable[[], dict[str, Any]] = getattr(kernel, "get_parent", dict)
-    request = parent().get("content", {})
+    get_parent: Callable[[], dict[str, Any]] = getattr(kernel, "get_parent", dict)
+    request = get_parent().get("content", {})
     takes_input = request.get("allow_stdin", True) or "SERVER_SOFTWARE" in os.environ  # Voilà's
     if not takes_input:
-        bundle.pop("application/vnd.jupyter.widget-view+json", None)
-    return bundle
+        mime_bundle.pop("application/vnd.jupyter.widget-view+json", None)
+    return mime_bundle
 
 
-def _line(words: str, style: str = "", tag: str = "div") -> str:
+def _line_html(words: str, style: str = "", tag: str = "div") -> str:
     if not words:
         return ""
-    look = f"color:{LIVE.text};line-height:1.4{style}"
-    return f'<{tag} style="{look}">{escape(words)}</{tag}>'
+    css = f"color:{LIVE.text};line-height:1.4{style}"
+    return f'<{tag} style="{css}">{escape(words)}</{tag}>'
 
 
-def _within(parts: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
+def _walk_widgets(parents: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
     """Yields widgets and all their descendants."""
-    for part in parts:
-        yield part
-        yield from _within(getattr(part, "children", ()))
+    for widget in parents:
+        yield widget
+        yield from _walk_widgets(getattr(widget, "children", ()))
 
 
 def beside(drawings: Sequence[Drawing], theme: str) -> Sheet:
@@ -259,6 +259,6 @@ def dropdown(
     )
 
 
-def show(control: widgets.Widget, visible: bool) -> None:
+def show(control: widgets.Widget, is_visible: bool) -> None:
     """Shows or hides a control."""
-    control.layout.display = None if visible else "none"
+    control.layout.display = None if is_visible else "none"

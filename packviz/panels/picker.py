@@ -10,19 +10,19 @@ from collections.abc import Sequence
 import ipywidgets as widgets
 
 from packviz.core import lengths as sources
-from packviz.core.layout import Layout, require_steps
+from packviz.core.layout import Layout, require_nonempty
 from packviz.core.sentences import sentences
 from packviz.panels.panel import dropdown, row, show, slider
 
-TYPED = "your own list"
-KINDS = (*sources.DISTRIBUTIONS, TYPED)
-LONGEST = 512
+OWN_LIST = "your own list"
+LENGTH_KINDS = (*sources.DISTRIBUTIONS, OWN_LIST)
+MAX_LENGTH = 512
 """The upper end of the slider *longest*. For sentences, the slider ends at the longest sentence."""
-MOST_DRAWN = 2000
+MAX_DRAWN = 2000
 """The largest number of sequences that are drawn from a distribution."""
-MOST = 5000
+MAX_TYPED = 5000
 """The largest number of sequences in a list."""
-EXAMPLE = (4, 6, 8, 5, 4, 3, 7, 8)
+EXAMPLE_LENGTHS = (4, 6, 8, 5, 4, 3, 7, 8)
 
 
 def lengths_field(lengths: Sequence[int]) -> widgets.Text:
@@ -36,7 +36,7 @@ def listed(lengths: Layout | Sequence[int]) -> str:
     Raises:
         ValueError: a length is not valid.
     """
-    return ", ".join(map(str, require_steps(Layout(lengths)).lengths.tolist()))
+    return ", ".join(map(str, require_nonempty(Layout(lengths)).lengths.tolist()))
 
 
 def read(text: str) -> Layout:
@@ -45,14 +45,14 @@ def read(text: str) -> Layout:
     Raises:
         ValueError: the text is not a list of lengths.
     """
-    return require_steps(Layout(sources.parse(text)))
+    return require_nonempty(Layout(sources.parse(text)))
 
 
 class LengthsPicker(widgets.VBox):
     """The controls for choosing lengths. Controls without an effect are hidden.
 
     Attributes:
-        kind: the drop-down list for the source of the lengths. Its choices are `KINDS`.
+        kind: the drop-down list for the source of the lengths. Its choices are `LENGTH_KINDS`.
         sequences: the slider for the number of sequences in a distribution.
         longest: the slider for the greatest length in a distribution, in time steps.
         seed: the slider for the seed of random lengths.
@@ -71,23 +71,25 @@ class LengthsPicker(widgets.VBox):
 
         Args:
             lengths: your lengths, or `None` for an example.
-            kind: the source of the lengths, one of `KINDS`.
+            kind: the source of the lengths, one of `LENGTH_KINDS`.
             sequences: the number of sequences to draw from a distribution.
             longest: the greatest length that may be drawn, up to 512 time steps.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
-        start = EXAMPLE if lengths is None else lengths
-        self.kind = dropdown("kind", kind, KINDS, "lengths")
-        self.sequences = slider("sequences", sequences, 1, MOST_DRAWN)
-        self.longest = slider("longest", longest, 1, LONGEST)
+        listed_lengths = EXAMPLE_LENGTHS if lengths is None else lengths
+        self.kind = dropdown("kind", kind, LENGTH_KINDS, "lengths")
+        self.sequences = slider("sequences", sequences, 1, MAX_DRAWN)
+        self.longest = slider("longest", longest, 1, MAX_LENGTH)
         self.seed = slider("seed", 0, 0, 99)
-        look = widgets.Layout(width="680px", height="64px")
-        self.typed = widgets.Textarea(value=listed(start), description="list", layout=look)
+        field_layout = widgets.Layout(width="680px", height="64px")
+        self.typed = widgets.Textarea(
+            value=listed(listed_lengths), description="list", layout=field_layout
+        )
         self.kind.observe(lambda _: self._show_controls(), names="value")
         self._show_controls()
-        self._fit_longest()
+        self._limit_longest()
         sizes_row = row(self.kind, self.sequences)
         super().__init__([sizes_row, row(self.longest, self.seed), self.typed])
 
@@ -103,25 +105,25 @@ class LengthsPicker(widgets.VBox):
             ValueError: the list contains too many lengths or something other than lengths.
         """
         kind = self.kind.value
-        self._fit_longest()
-        if kind != TYPED:
+        self._limit_longest()
+        if kind != OWN_LIST:
             draw = sources.DISTRIBUTIONS[kind]
             return Layout(draw(self.sequences.value, self.longest.value, self.seed.value))
         layout = read(self.typed.value)
-        if layout.batch_size > MOST:
-            limit = f"the panel takes at most {MOST:,}, so shorten the list"
+        if layout.batch_size > MAX_TYPED:
+            limit = f"the panel takes at most {MAX_TYPED:,}, so shorten the list"
             raise ValueError(f"there are {layout.batch_size:,} lengths; {limit}")
         return layout
 
     def _show_controls(self) -> None:
         kind = self.kind.value
-        is_drawn = kind != TYPED
-        show(self.sequences, is_drawn)
-        show(self.longest, is_drawn)
+        is_sampled = kind != OWN_LIST
+        show(self.sequences, is_sampled)
+        show(self.longest, is_sampled)
         show(self.seed, self.is_random)
-        show(self.typed, not is_drawn)
+        show(self.typed, not is_sampled)
 
-    def _fit_longest(self) -> None:
+    def _limit_longest(self) -> None:
         """Limits the slider `longest` to the greatest value that makes a difference."""
-        is_real = self.kind.value == "sentences"
-        self.longest.max = max(map(len, sentences())) if is_real else LONGEST
+        has_sentences = self.kind.value == "sentences"
+        self.longest.max = max(map(len, sentences())) if has_sentences else MAX_LENGTH

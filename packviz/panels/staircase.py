@@ -7,17 +7,17 @@ from functools import lru_cache, partial
 
 import ipywidgets as widgets
 
-from packviz.core.cuts import Cuts, best_cuts, every_cut, predict
+from packviz.core.cuts import Cuts, best_cuts, count_work, cuts_at_lengths
 from packviz.core.validation import at_least, one_of
-from packviz.draw.stairs import Stairs, trade_off
-from packviz.draw.text import count
+from packviz.draw.stairs import Stairs, plot_trade_off
+from packviz.draw.text import with_noun
 from packviz.panels.panel import Panel, View, beside, row
-from packviz.panels.picker import TYPED, LengthsPicker
+from packviz.panels.picker import OWN_LIST, LengthsPicker
 
-EACH = 12
+MAX_CONSECUTIVE = 12
 """The slider offers every number of rectangles up to this one, and some larger numbers."""
 
-CALLS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+CALL_COSTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The costs of a call on offer, each as the number of cells that cost as much."""
 
 
@@ -56,69 +56,71 @@ class StaircasePanel(Panel):
             kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
             sequences: number of sequences to draw from the distribution, up to 2,000.
             longest: greatest length that may be drawn, up to 512 time steps.
-            call: the number of cells that cost as much as a call, one of `CALLS`.
+            call: the number of cells that cost as much as a call, one of `CALL_COSTS`.
             rectangles: number of rectangles at the start. The panel takes the nearest number that
                 the slider offers.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
-        kind = kind if lengths is None else TYPED
+        kind = kind if lengths is None else OWN_LIST
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
-        one_of("call", call, CALLS)
-        self.call = _stops("cells that cost as much as a call", CALLS)
+        one_of("call", call, CALL_COSTS)
+        self.call = _option_slider("cells that cost as much as a call", CALL_COSTS)
         self.call.value = call
         self.call.style.description_width = "initial"
-        self.rectangles = _stops("rectangles", [at_least("rectangles", rectangles)])
+        self.rectangles = _option_slider("rectangles", [at_least("rectangles", rectangles)])
         super().__init__(self.picker, row(self.call, self.rectangles))
 
     def view(self) -> View:
         """Returns a view of the staircase, with its cost beside the costs of other staircases."""
         layout = self.picker.lengths()
         n = tuple(layout.lengths.tolist())
-        stops = staircases(n)
-        if list(self.rectangles.options) != [*stops]:  # keep the value, or move to the nearest one
+        cuts_by_count = best_staircases(n)
+        if list(self.rectangles.options) != [
+            *cuts_by_count
+        ]:  # keep the value, or move to the nearest one
             before = self.rectangles.value
-            self.rectangles.options = [*stops]
-            self.rectangles.value = min(stops, key=lambda k: abs(k - before))
-        at = self.rectangles.value
+            self.rectangles.options = [*cuts_by_count]
+            self.rectangles.value = min(cuts_by_count, key=lambda k: abs(k - before))
+        n_rectangles = self.rectangles.value
         call = self.call.value
-        predictions = [predict(n, cuts) for cuts in stops.values()]
-        wasted = [prediction.wasted for prediction in predictions]
-        costs = [prediction.cells + call * prediction.calls for prediction in predictions]
+        works = [count_work(n, cuts) for cuts in cuts_by_count.values()]
+        wasted = [work.wasted for work in works]
+        costs = [work.cells + call * work.calls for work in works]
         ratios = [cost / costs[0] for cost in costs]
-        self.costs = dict(zip(stops, ratios, strict=True))
-        self.shown = stairs = Stairs(layout, stops[at])
-        self.trade_off = plots = trade_off(tuple(stops), wasted, ratios, at)
-        price = f"a call costs as much as {count(call, 'cell')}"
-        times = f"{self.costs[at]:.2f} times"
-        cost = f"this staircase costs {times} as much as a single rectangle"
-        summary = f"{stairs.summary()} If {price}, {cost}."
+        self.costs = dict(zip(cuts_by_count, ratios, strict=True))
+        self.shown = stairs = Stairs(layout, cuts_by_count[n_rectangles])
+        self.trade_off = plots = plot_trade_off(tuple(cuts_by_count), wasted, ratios, n_rectangles)
+        price_text = f"a call costs as much as {with_noun(call, 'cell')}"
+        ratio_text = f"{self.costs[n_rectangles]:.2f} times"
+        cost = f"this staircase costs {ratio_text} as much as a single rectangle"
+        summary = f"{stairs.summary()} If {price_text}, {cost}."
 
         def describe() -> str:
-            return f"If {price}:\n{stairs.to_text()}\n\n{plots.to_text()}"
+            return f"If {price_text}:\n{stairs.to_text()}\n\n{plots.to_text()}"
 
         return View(partial(beside, [stairs, plots]), summary, describe)
 
 
-def _stops(description: str, options: Sequence[int]) -> widgets.SelectionSlider:
+def _option_slider(description: str, options: Sequence[int]) -> widgets.SelectionSlider:
     layout = widgets.Layout(width="480px")
     return widgets.SelectionSlider(options=options, description=description, layout=layout)
 
 
 @lru_cache(32)
-def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
+def best_staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
     """Returns the best cuts for small and some larger numbers of rectangles, and for packing."""
-    packing = every_cut(lengths)
-    most = len(packing) - 1
-    stops = {}
-    for k in range(1, min(most, EACH) + 1):
-        stops[k] = best_cuts(lengths, 0, k)
+    packing_cuts = cuts_at_lengths(lengths)
+    max_rectangles = len(packing_cuts) - 1
+    cuts_by_count = {}
+    for k in range(1, min(max_rectangles, MAX_CONSECUTIVE) + 1):
+        cuts_by_count[k] = best_cuts(lengths, 0, k)
     # The more a call costs, the fewer rectangles are best, so other costs lead to other staircases.
     call = max(lengths) * len(lengths)
-    while call > 1 and most > EACH:
+    while call > 1 and max_rectangles > MAX_CONSECUTIVE:
         cuts = best_cuts(lengths, call)
-        stops.setdefault(len(cuts) - 1, cuts)
+        cuts_by_count.setdefault(len(cuts) - 1, cuts)
         call //= 2
-    stops[most] = packing
-    return dict(sorted(stops.items()))
+    cuts_by_count[max_rectangles] = packing_cuts
+    return dict(sorted(cuts_by_count.items()))

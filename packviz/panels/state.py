@@ -75,10 +75,10 @@ class StatePanel(BatchPanel):
         return self._require_data(proposal.trait.name, proposal.value)
 
     def _require_data(self, name: str, steps: float) -> float:
-        most = len(self.x[0]) if self.x else self.longest
-        if steps <= most:
+        max_steps = len(self.x[0]) if self.x else self.longest
+        if steps <= max_steps:
             return steps
-        fix = f"give at most {most}, or make a new panel with a greater longest"
+        fix = f"give at most {max_steps}, or make a new panel with a greater longest"
         raise LengthsError(f"{name} is {steps}; {fix}")
 
     @property

@@ -34,14 +34,14 @@ _MODULES = {"heuristics": "rules", "benchmark": "forum"}  # where the name is an
 AnyStudy = Study[Any, Any, Any]
 
 
-def study_of(name: str) -> AnyStudy:
+def load_study(name: str) -> AnyStudy:
     """Returns a study by its name in `STUDIES`."""
     module = importlib.import_module(f"packviz.studies.{_MODULES.get(name, name)}")
     study: AnyStudy = module.STUDY
     return study
 
 
-def add_study(parser: argparse.ArgumentParser) -> None:
+def add_study_commands(parser: argparse.ArgumentParser) -> None:
     """Adds a command for each study to the parser of `packviz study`."""
     parser.set_defaults(run=lambda options: print(*table([*STUDIES.items()], "<  <"), sep="\n"))
     named = parser.add_subparsers(title="studies", metavar="NAME")
@@ -49,10 +49,10 @@ def add_study(parser: argparse.ArgumentParser) -> None:
         own = named.add_parser(name, help=question, description=question)
         _add_options(own, required=True)
         own.add_argument("--points", metavar="SET", help="measure another set of points")
-        own.set_defaults(run=partial(_study, name))
+        own.set_defaults(run=partial(_run_study, name))
 
 
-def add_bench(parser: argparse.ArgumentParser) -> None:
+def add_bench_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz bench`."""
     _add_options(parser, required=False)
     add = parser.add_argument
@@ -69,7 +69,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         help="comma-separated, from padded, packed, drop-in, run; default: padded,packed",
     )
     add("--plot", metavar="PICTURE", help="draw the ratios to a .svg or .png file")
-    parser.set_defaults(run=_bench)
+    parser.set_defaults(run=_run_bench)
 
 
 def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
@@ -81,16 +81,27 @@ def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
         help="the file to write; if it exists, measure only what it lacks",
     )
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
-    count = _positive(int)
-    add("--threads", type=count, default=1, metavar="N", help="torch's CPU threads (default: 1)")
-    effort = parser.add_mutually_exclusive_group()
-    effort.add_argument("--rounds", type=count, metavar="N", help="timed rounds for each point")
-    effort.add_argument(
-        "--budget", type=_positive(float), metavar="SECONDS", help="approximate time for each point"
+    positive_int = _positive_type(int)
+    add(
+        "--threads",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="torch's CPU threads (default: 1)",
+    )
+    rounds_or_budget = parser.add_mutually_exclusive_group()
+    rounds_or_budget.add_argument(
+        "--rounds", type=positive_int, metavar="N", help="timed rounds for each point"
+    )
+    rounds_or_budget.add_argument(
+        "--budget",
+        type=_positive_type(float),
+        metavar="SECONDS",
+        help="approximate time for each point",
     )
     add(
         "--wait",
-        type=_positive(float, zero=True),
+        type=_positive_type(float, zero=True),
         default=0,
         metavar="SECONDS",
         help="longest wait before each point until other programs are idle (default: 0)",
@@ -99,7 +110,7 @@ def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
     add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
 
 
-def _positive(kind: Callable[[str], float], zero: bool = False) -> Callable[[str], float]:
+def _positive_type(kind: Callable[[str], float], zero: bool = False) -> Callable[[str], float]:
     """Returns an argparse type that converts text to a finite number above 0, or of at least 0."""
 
     def number(text: str) -> float:
@@ -112,17 +123,17 @@ def _positive(kind: Callable[[str], float], zero: bool = False) -> Callable[[str
     return number
 
 
-def _study(name: str, options: argparse.Namespace) -> None:
-    study = study_of(name)
-    points = study.quick if options.quick else study.full
+def _run_study(name: str, options: argparse.Namespace) -> None:
+    study = load_study(name)
+    points = study.quick_points if options.quick else study.full_points
     if options.points:
         if not study.others:
             raise ValueError(f"--points is {options.points!r}, but {name} has one set of points")
         points = study.others[one_of("--points", options.points, study.others)]
-    print(_record(study, points, options))
+    print(_record_points(study, points, options))
 
 
-def _bench(options: argparse.Namespace) -> None:
+def _run_bench(options: argparse.Namespace) -> None:
     from packviz.studies import forum, network  # noqa: PLC0415
 
     methods = [method.strip() for method in options.methods.split(",")]
@@ -137,11 +148,11 @@ def _bench(options: argparse.Namespace) -> None:
         points = forum.grid(options.setup, forum.QUICK_STEPS, forum.QUICK_BATCH)
     else:
         points = forum.grid(options.setup)
-    results = _record(forum.STUDY, points, options, methods=methods)
+    results = _record_points(forum.STUDY, points, options, methods=methods)
     print(results)
     if options.plot:
-        measured = [setup for setup in options.setup if forum.measured(results, setup)]
-        save(forum.chart({"": results}, "ratio", measured, methods), options.plot)
+        measured_setups = [setup for setup in options.setup if forum.setup_points(results, setup)]
+        save(forum.chart({"": results}, "ratio", measured_setups, methods), options.plot)
 
 
 def save(picture: Drawing, path: str | Path) -> None:
@@ -163,7 +174,7 @@ def _require_folder(path: str | Path) -> None:
         raise ValueError(f"cannot write {path}: there is no folder {folder}")
 
 
-def _record(
+def _record_points(
     study: AnyStudy, every: Sequence[Any], options: argparse.Namespace, **parameters: Any
 ) -> Any:
     """Measures the points that the options select, and returns the results.

@@ -27,20 +27,20 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
-from packviz.measure.study import Comparison, Results, Study, timed_training
-from packviz.measure.timing import RATIOS, Call, Timing
+from packviz.measure.study import Comparison, Results, Study, time_training
+from packviz.measure.timing import RATIO_NOTE, Call, Timing
 from packviz.ops.masks import real_mask
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.rnn import Ragged
 
-REFERENCE = "packed"
+REFERENCE_METHOD = "packed"
 """The method that the others are compared with."""
-_INEXACT = ("padded", "compiled, padded")
-_COMPILED = ("compiled, helpers disabled", "compiled, disabled island")
+_INEXACT_METHODS = ("padded", "compiled, padded")
+_COMPILED_PACKED = ("compiled, helpers disabled", "compiled, disabled island")
 """The compiled steps that pack with torch's functions."""
 
-_Hide = Callable[[Callable[..., Any]], Callable[..., Any]]
-_disabled: _Hide = torch.compiler.disable
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_disabled: _Decorator = torch.compiler.disable
 
 
 class _Forecaster(nn.Module):
@@ -51,10 +51,10 @@ class _Forecaster(nn.Module):
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        self.before = _layers(features, hidden)
+        self.before = _fusible_layers(features, hidden)
         self.encoder: nn.Module = nn.LSTM(hidden, hidden, batch_first=True)
         self.decoder: nn.Module = nn.LSTM(hidden, hidden, batch_first=True)
-        self.after = _layers(hidden, features)
+        self.after = _fusible_layers(hidden, features)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
@@ -66,14 +66,16 @@ class _Forecaster(nn.Module):
         return result
 
 
-class _Packing(_Forecaster):
+class _PackingModel(_Forecaster):
     """A model that packs and pads in its own `forward`."""
 
-    def __init__(self, features: int, hidden: int, hide: _Hide = lambda function: function) -> None:
-        """Makes a model. `hide` hides torch's functions from `torch.compile`."""
+    def __init__(
+        self, features: int, hidden: int, hide_from_compile: _Decorator = lambda function: function
+    ) -> None:
+        """Makes a model. `hide_from_compile` hides torch's functions from `torch.compile`."""
         super().__init__(features, hidden)
-        self.pack = hide(pack_padded_sequence)
-        self.pad = hide(pad_packed_sequence)
+        self.pack = hide_from_compile(pack_padded_sequence)
+        self.pad = hide_from_compile(pad_packed_sequence)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
@@ -88,7 +90,7 @@ class _Packing(_Forecaster):
         return result
 
 
-class _Island(nn.Module):
+class _UncompiledRNN(nn.Module):
     """A module that runs pack → RNN → pad, and is hidden from `torch.compile`."""
 
     def __init__(self, rnn: nn.RNNBase) -> None:
@@ -103,13 +105,16 @@ class _Island(nn.Module):
         return pad_packed_sequence(result, batch_first=True, total_length=total_length)[0], states
 
 
-class _Wrapping(_Forecaster):
-    """A model whose encoder and decoder take lengths. `wrap` makes each of them from an LSTM."""
+class _WrappedModel(_Forecaster):
+    """A model whose encoder and decoder take lengths.
 
-    def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
+    `wrap_lstm` makes each of them from an LSTM.
+    """
+
+    def __init__(self, features: int, hidden: int, wrap_lstm: Callable[[Any], nn.Module]) -> None:
         super().__init__(features, hidden)
-        self.encoder = wrap(self.encoder)
-        self.decoder = wrap(self.decoder)
+        self.encoder = wrap_lstm(self.encoder)
+        self.decoder = wrap_lstm(self.decoder)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
@@ -123,7 +128,7 @@ class _Wrapping(_Forecaster):
         return result
 
 
-def models(features: int, hidden: int) -> dict[str, nn.Module]:
+def make_models(features: int, hidden: int) -> dict[str, nn.Module]:
     """Returns a model for each method. All models have the same weights."""
     result: dict[str, nn.Module] = {}
     with torch.random.fork_rng():
@@ -136,11 +141,11 @@ def models(features: int, hidden: int) -> dict[str, nn.Module]:
 _KINDS: dict[str, Callable[[int, int], nn.Module]] = {
     "padded": _Forecaster,
     "compiled, padded": _Forecaster,
-    REFERENCE: _Packing,
-    "Ragged": partial(_Wrapping, wrap=Ragged),
-    "compiled, helpers disabled": partial(_Packing, hide=_disabled),
-    "compiled, disabled island": partial(_Wrapping, wrap=_Island),
-    "compiled, Ragged": partial(_Wrapping, wrap=Ragged),
+    REFERENCE_METHOD: _PackingModel,
+    "Ragged": partial(_WrappedModel, wrap_lstm=Ragged),
+    "compiled, helpers disabled": partial(_PackingModel, hide_from_compile=_disabled),
+    "compiled, disabled island": partial(_WrappedModel, wrap_lstm=_UncompiledRNN),
+    "compiled, Ragged": partial(_WrappedModel, wrap_lstm=Ragged),
 }
 """The models by method. Those whose name begins with *compiled* are compiled."""
 
@@ -175,8 +180,8 @@ class CompiledPoint:
         )
 
 
-class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
-    """The times of one training step (forward and backward) with each of the `models`, by name."""
+class CompiledResults(Drawing, Results[CompiledPoint, dict[str, Timing]]):
+    """The times of one training step (forward and backward) with each model, by name."""
 
     def to_text(self) -> str:
         """Returns a table of the times as multiples of the reference's time."""
@@ -184,51 +189,55 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 
     def _table(self, point: CompiledPoint) -> str:
         timing = self.timing(point)
-        rows = [[name, ratio] for name, _, ratio in timing.against(REFERENCE)]
-        lines = table([["", f"times {REFERENCE} (quartiles)"], *rows], "<27   <")
+        rows = [[name, ratio] for name, _, ratio in timing.against(REFERENCE_METHOD)]
+        lines = table([["", f"times {REFERENCE_METHOD} (quartiles)"], *rows], "<27   <")
         title = f"One training step of an encoder–decoder LSTM: {point}."
         return "\n".join([title, *lines, *self._notes(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, with quartiles."""
-        sheets = [self._bars(self.timing(point), theme) for point in self.values]
+        sheets = [self._draw_bars(self.timing(point), theme) for point in self.values]
         return sheets[0] if len(sheets) == 1 else stack("", sheets, theme)
 
-    def _bars(self, timing: Timing, theme: str) -> Sheet:
+    def _draw_bars(self, timing: Timing, theme: str) -> Sheet:
         rows = {}
         for name in timing.seconds:
-            ratio = timing.ratio(name, REFERENCE)
-            parts = [(ratio.value, _colour(name))]
+            ratio = timing.ratio(name, REFERENCE_METHOD)
+            parts = [(ratio.value, _method_colour(name))]
             rows[name] = bars.Bar(parts, f"{ratio.value:.3g}", (ratio.low, ratio.high))
-        groups = {f"one training step, as a multiple of {REFERENCE}'s time": rows}
-        return bars.rows(_finding(timing), groups, theme, line=1, notes=self._notes(timing))
+        groups = {f"one training step, as a multiple of {REFERENCE_METHOD}'s time": rows}
+        return bars.draw_horizontal_bars(
+            _finding(timing), groups, theme, line_value=1, notes=self._notes(timing)
+        )
 
     def _notes(self, timing: Timing) -> list[str]:
         backend = timing.provenance["parameters"]["backend"]
-        return [RATIOS, f"Compiled by {backend}. Measured on {self.caption}."]
+        return [RATIO_NOTE, f"Compiled by {backend}. Measured on {self.caption}."]
 
 
 def _finding(timing: Timing) -> str:
     """Returns a sentence on compiling the packed step, and one on `Ragged`, eager and compiled."""
-    gains = [timing.ratio(name, REFERENCE) for name in _COMPILED if name in timing.seconds]
-    gain = min(gains, key=lambda gain: gain.value)
+    ratios = [
+        timing.ratio(name, REFERENCE_METHOD) for name in _COMPILED_PACKED if name in timing.seconds
+    ]
+    best_ratio = min(ratios, key=lambda best_ratio: best_ratio.value)
     title = "Compiling makes no clear difference to the packed step."
-    if gain.is_clear:
-        title = f"Compiled, the packed step takes {gain.value:.2f} times its time."
-    ragged = []
+    if best_ratio.is_clear:
+        title = f"Compiled, the packed step takes {best_ratio.value:.2f} times its time."
+    ragged_parts = []
     for name in ("Ragged", "compiled, Ragged"):
         if name in timing.seconds:  # the eager one is missing in older recordings
-            ragged.append(f"{name} takes {timing.ratio(name, REFERENCE).value:.2f}")
-    return f"{title} {' times, and '.join(ragged)} times its time"
+            ragged_parts.append(f"{name} takes {timing.ratio(name, REFERENCE_METHOD).value:.2f}")
+    return f"{title} {' times, and '.join(ragged_parts)} times its time"
 
 
-def _colour(name: str) -> str:
+def _method_colour(name: str) -> str:
     """Returns the colour of a method: that of padding, `Ragged` or torch's packing."""
     method = "run" if "Ragged" in name else "packed"
     return METHODS["padded" if "padded" in name else method]
 
 
-def compiled_steps(point: CompiledPoint, device: str) -> Comparison:
+def make_compiled_steps(point: CompiledPoint, device: str) -> Comparison:
     """Returns a comparison with a training step for each method.
 
     A step returns the gradients of the weights.
@@ -247,13 +256,13 @@ def compiled_steps(point: CompiledPoint, device: str) -> Comparison:
         return torch.autograd.grad(loss, weights)
 
     calls: dict[str, Call] = {}
-    for name, model in models(point.features, point.hidden).items():
+    for name, model in make_models(point.features, point.hidden).items():
         model = model.to(device)
         run: Callable[..., Tensor] = model
         if name.startswith("compiled"):
             run = torch.compile(model, backend=backend)
         calls[name] = partial(step, run, list(model.parameters()))
-    exact = [name for name in calls if name not in _INEXACT]
+    exact = [name for name in calls if name not in _INEXACT_METHODS]
     return Comparison(calls, alike=exact, parameters={"backend": backend})
 
 
@@ -267,7 +276,7 @@ def _can_compile(device: str) -> bool:
     return has_headers and any(map(shutil.which, compilers))
 
 
-def _layers(inputs: int, outputs: int) -> nn.Module:
+def _fusible_layers(inputs: int, outputs: int) -> nn.Module:
     """Returns layers that a compiler can fuse."""
     wide = 2 * max(inputs, outputs)
     return nn.Sequential(
@@ -278,10 +287,10 @@ def _layers(inputs: int, outputs: int) -> nn.Module:
 STUDY = Study(
     "compiled",
     CompiledPoint,
-    partial(timed_training, compiled_steps),
-    Compiled,
-    full=[CompiledPoint()],
-    quick=[CompiledPoint(batch=16, past=32, future=16)],
+    partial(time_training, make_compiled_steps),
+    CompiledResults,
+    full_points=[CompiledPoint()],
+    quick_points=[CompiledPoint(batch=16, past=32, future=16)],
     parameters={"rounds": 21},
     version=2,
 )

@@ -46,19 +46,19 @@ from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.curves import Curve, Plot, Sweep
-from packviz.draw.quantities import milliseconds, plain
+from packviz.draw.quantities import milliseconds, plain_number
 from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
-from packviz.measure.machine import Data
+from packviz.measure.machine import JsonDict
 from packviz.measure.study import (
     PASSES,
     Comparison,
     Point,
     Results,
     Study,
-    TimedPoints,
+    TimedResults,
     captions,
-    timed_by_pass,
+    time_passes,
 )
 from packviz.measure.timing import Timing
 
@@ -88,7 +88,7 @@ ALLOCATORS = (
 )
 """The recorded files that show what the allocator's settings change (see tools/record.py)."""
 
-MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
+MODEL_TEXT = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
 
 QUANTITIES = {"ratio": "×", "time": "ms", "memory": "MB"}
 """The quantities that can be drawn, with their units.
@@ -97,9 +97,9 @@ Ratios and the finding are relative to padded.
 """
 
 
-_VERB_OF = {"ratio": "takes", "memory": "needs"}
+_QUANTITY_VERBS = {"ratio": "takes", "memory": "needs"}
 
-_Spread = tuple[float, float, float]
+_Quartiles = tuple[float, float, float]
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
@@ -132,39 +132,39 @@ def grid(
     return [point(setup, size, batch_size) for size in sorted(steps) for setup in setups]
 
 
-def measured(results: TimedPoints, setup: str) -> list[Point]:
+def setup_points(results: TimedResults, setup: str) -> list[Point]:
     """Returns the measured points of a setup, smallest first."""
     points = [each for each in results.points if each.kind == SETUPS[setup]]
     return sorted(points, key=lambda each: each.steps)
 
 
-def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
+def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedResults]:
     """Returns, by machine, results recorded at the forum's batch size with all of these methods."""
-    recorded = {}
+    results_by_machine = {}
     for machine, results in STUDY.recordings().items():
-        measured = results.provenance["parameters"]["methods"]
+        measured_methods = results.provenance["parameters"]["methods"]
         batch_size = results.points[0].batch_size
-        if {*methods} <= {*measured} and batch_size == FULL_BATCH:
-            recorded[machine] = results
-    return recorded
+        if {*methods} <= {*measured_methods} and batch_size == FULL_BATCH:
+            results_by_machine[machine] = results
+    return results_by_machine
 
 
-def finding(results: TimedPoints, quantity: str, methods: Sequence[str], setup: str = "B") -> str:
+def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup: str = "B") -> str:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
-    largest = measured(results, setup)[-1]
+    largest = setup_points(results, setup)[-1]
     timing = results.timing(largest)
     first, *others = methods
-    reference = _spread(timing, quantity, first, first)[1]
-    parts = [f"{first} {plain(reference)}"] if quantity == "time" else []
+    reference = _quantity_quartiles(timing, quantity, first, first)[1]
+    parts = [f"{first} {plain_number(reference)}"] if quantity == "time" else []
     for name in others:
-        median = _spread(timing, quantity, name, first)[1]
+        median = _quantity_quartiles(timing, quantity, name, first)[1]
         if math.isnan(median):
             continue
         if quantity == "time":
-            parts.append(f"{name} {plain(median)}")
+            parts.append(f"{name} {plain_number(median)}")
         else:
-            multiple = f"{median / reference:#.2g}".rstrip(".")
-            parts.append(f"{name} {_VERB_OF[quantity]} {multiple}")
+            ratio_text = f"{median / reference:#.2g}".rstrip(".")
+            parts.append(f"{name} {_QUANTITY_VERBS[quantity]} {ratio_text}")
     units = {"time": "ms", "ratio": f"times as long as {first}"}
     unit = units.get(quantity, f"times the memory of {first}")
     sentence = f"{', '.join(parts)} {unit} (training, setup {setup}, {largest.steps} steps)"
@@ -172,7 +172,7 @@ def finding(results: TimedPoints, quantity: str, methods: Sequence[str], setup: 
 
 
 def chart(
-    machines: Mapping[str, TimedPoints],
+    machines: Mapping[str, TimedResults],
     quantity: str,
     setups: Sequence[str] = ("A", "B"),
     methods: Sequence[str] = METHODS[:2],
@@ -200,21 +200,23 @@ def chart(
         curves = []
         for source, results in enumerate(machines.values()):
             for method, which in product(drawn, PASSES):
-                spreads = _spreads(results, quantity, method, setup, which, methods[0])
-                if spreads:
-                    curves.append(_curve(spreads, method, which, source))
-        guides = _guides(quantity, curves, methods[0])
-        plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], guides, unit, log=True)
+                quartiles_by_steps = _quartiles_by_steps(
+                    results, quantity, method, setup, which, methods[0]
+                )
+                if quartiles_by_steps:
+                    curves.append(_make_curve(quartiles_by_steps, method, which, source))
+        guides = _guide_lines(quantity, curves, methods[0])
+        plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], guides, unit, is_log=True)
         plots.append(plot)
         sizes = sorted({size for curve in curves for size in curve.x})
         rows = [["steps", *map(str, sizes)]]
         for curve in curves:
             values = dict(zip(curve.x, curve.y, strict=True))
-            cells = [plain(values[size]) if size in values else "–" for size in sizes]
+            cells = [plain_number(values[size]) if size in values else "–" for size in sizes]
             rows.append([curve.name, *cells])
         lines += ["", f"{plot.title}, {unit}"]
         lines += table(rows)
-    model = f"{MODEL}."
+    model = f"{MODEL_TEXT}."
     sources = captions(machines)
     left_out = []
     for results in machines.values():
@@ -231,20 +233,22 @@ def chart(
     return Sweep(title, [plots], sources, [model, *left_out, marks], text)
 
 
-def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
+def ratios(results: TimedResults, methods: Sequence[str] = METHODS) -> Sweep:
     """Returns one plot of training times in setups A and B, as multiples of the first method's."""
     curves = []
     for setup, method in product("AB", methods[1:]):
-        spreads = _spreads(results, "ratio", method, setup, "training", methods[0])
-        curve = _curve(spreads, method, "training", 0)
+        quartiles_by_steps = _quartiles_by_steps(
+            results, "ratio", method, setup, "training", methods[0]
+        )
+        curve = _make_curve(quartiles_by_steps, method, "training", 0)
         curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
-    guides = _guides("ratio", curves, methods[0])
-    plot = Plot(f"training, times as long as {methods[0]}", curves, guides, "×", log=True)
+    guides = _guide_lines("ratio", curves, methods[0])
+    plot = Plot(f"training, times as long as {methods[0]}", curves, guides, "×", is_log=True)
     title = finding(results, "ratio", methods)
-    notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL}.", *captions({"": results})]
+    notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL_TEXT}.", *captions({"": results})]
     lines = [title]
     for curve in curves:
-        values = [f"{plain(y)} at {x}" for x, y in zip(curve.x, curve.y, strict=True)]
+        values = [f"{plain_number(y)} at {x}" for x, y in zip(curve.x, curve.y, strict=True)]
         lines.append(f"{curve.name}: {', '.join(values)}")
     return Sweep(title, [[plot]], (), notes, "\n".join([*lines, *notes]))
 
@@ -259,34 +263,38 @@ def allocators(names: Sequence[str] = ALLOCATORS) -> str:
         with suppress(ValueError):
             results = STUDY.load(name)
             timing = results.timing(point)
-            faults = timing.faults.get("packed")
+            page_faults = timing.faults.get("packed")
             times = [f"{milliseconds(timing.median(method))} ms" for method in METHODS[:2]]
-            count = "not recorded" if faults is None else f"{faults:,}"
+            faults_text = "not recorded" if page_faults is None else f"{page_faults:,}"
             size = f"{point.batch_size} × {point.steps}"
-            lines.append([size, *times, count, results.provenance["allocator"]])
+            lines.append([size, *times, faults_text, results.provenance["allocator"]])
     return "\n".join(table(lines, "<  >  >  >  <"))
 
 
-def _spreads(
-    results: TimedPoints, quantity: str, method: str, setup: str, which: str, first: str
-) -> dict[int, _Spread]:
+def _quartiles_by_steps(
+    results: TimedResults, quantity: str, method: str, setup: str, which: str, first: str
+) -> dict[int, _Quartiles]:
     """Returns the quartiles of a quantity by number of time steps, where it was measured."""
-    spreads = {}
-    for each in measured(results, setup):
-        spread = _spread(results.timing(each, which), quantity, method, first)
+    quartiles_by_steps = {}
+    for each in setup_points(results, setup):
+        spread = _quantity_quartiles(results.timing(each, which), quantity, method, first)
         if not math.isnan(spread[1]):
-            spreads[each.steps] = spread
-    return spreads
+            quartiles_by_steps[each.steps] = spread
+    return quartiles_by_steps
 
 
-def _curve(spreads: Mapping[int, _Spread], method: str, which: str, source: int) -> Curve:
-    lows, middles, highs = zip(*spreads.values(), strict=True)
+def _make_curve(
+    quartiles_by_steps: Mapping[int, _Quartiles], method: str, which: str, source: int
+) -> Curve:
+    lows, middles, highs = zip(*quartiles_by_steps.values(), strict=True)
     name = f"{method}, {which}"
     number = [*palette.METHODS].index(method)
-    return Curve(name, number, source, [*spreads], middles, lows, highs, hollow=which == "forward")
+    return Curve(
+        name, number, source, [*quartiles_by_steps], middles, lows, highs, hollow=which == "forward"
+    )
 
 
-def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
+def _quantity_quartiles(timing: Timing, quantity: str, method: str, first: str) -> _Quartiles:
     """Returns the three quartiles of a quantity. They are NaN if it was not measured.
 
     Memory is measured once, so its quartiles are equal.
@@ -302,7 +310,9 @@ def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
     return 1e3 * low, 1e3 * middle, 1e3 * high
 
 
-def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tuple[Place, Place]]:
+def _guide_lines(
+    quantity: str, curves: Sequence[Curve], first: str
+) -> dict[str, tuple[Place, Place]]:
     """Returns guide lines: one at 1 for ratios, and linear and quadratic growth for times."""
     sizes = sorted({x for curve in curves for x in curve.x})
     if len(sizes) < 2 or quantity == "memory":
@@ -320,7 +330,7 @@ def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tup
     }
 
 
-def _methods(point: Point, which: str, device: str, settings: Data) -> Comparison:
+def _compare_methods(point: Point, which: str, device: str, settings: JsonDict) -> Comparison:
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
@@ -330,10 +340,10 @@ def _methods(point: Point, which: str, device: str, settings: Data) -> Compariso
 STUDY = Study(
     "benchmark",
     Point,
-    partial(timed_by_pass, _methods),
+    partial(time_passes, _compare_methods),
     Results,
-    full=grid()[::-1],  # largest sizes first, for a machine that is lent for a few minutes
-    quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),
+    full_points=grid()[::-1],  # largest sizes first, for a machine that is lent for a few minutes
+    quick_points=grid(steps=(32, 64), batch_size=QUICK_BATCH),
     others={"allocator": [point("B", 128, 64), point("B", FULL_BATCH, FULL_BATCH)]},
     parameters={"methods": METHODS, "rounds": 7, "budget": 40.0, "fewest": 3},
     version=3,

@@ -25,20 +25,20 @@ import torch
 from packviz.count.flops import flops
 from packviz.draw.spans import Spans
 from packviz.draw.table import Table
-from packviz.draw.text import count
+from packviz.draw.text import with_noun
 from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS, Method
-from packviz.measure.machine import Data
+from packviz.measure.machine import JsonDict
 from packviz.measure.study import (
     PASSES,
     Comparison,
     Point,
     Results,
     Study,
-    TimedPoints,
-    timed_by_pass,
+    TimedResults,
+    time_passes,
 )
-from packviz.measure.timing import RATIOS, Call
+from packviz.measure.timing import RATIO_NOTE, Call
 from packviz.ops import running
 
 PADDED = "torch padded"
@@ -46,14 +46,14 @@ PACKED = "torch packed"
 AUTO = "auto"
 
 _MODES = ("LSTM", "GRU", "RNN")
-_LARGE = (
+_LARGE_BATCHES = (
     ("equal", 512, 128, 16, 32),
     ("triangle", 512, 128, 16, 32),
     ("evenly", 128, 200, 128, 256),
     ("log-normal around 20", 64, 200, 128, 256),
     ("log-normal around 20", 64, 200, 64, 128),
 )
-_EVERY_MODE = (
+_BATCHES_PER_MODE = (
     ("evenly", 64, 128, 32, 64),
     ("uniform", 64, 128, 32, 64),
     ("log-normal around 20", 64, 96, 32, 64),
@@ -70,15 +70,15 @@ _EVERY_MODE = (
 )
 """Batches that are run with each kind of RNN: the fields of a `Point` after the mode."""
 
-_UNTUNED = ((64, 150, 24, 40, 1), (128, 60, 100, 100, 2), (32, 80, 48, 96, 1))
+_UNTUNED_SIZES = ((64, 150, 24, 40, 1), (128, 60, 100, 100, 2), (32, 80, 48, 96, 1))
 _UNTUNED_KINDS = ("evenly", "uniform", "log-normal around 20", "nearly equal")
 
 
 def tuned_points() -> list[Point]:
     """Returns the points of the recorded file."""
-    points = [Point("LSTM", *fields) for fields in _LARGE]
+    points = [Point("LSTM", *fields) for fields in _LARGE_BATCHES]
     for mode in _MODES:
-        points += [Point(mode, *fields) for fields in _EVERY_MODE]
+        points += [Point(mode, *fields) for fields in _BATCHES_PER_MODE]
     return points
 
 
@@ -89,13 +89,13 @@ def untuned_points() -> list[Point]:
     """
     points = []
     for mode in _MODES:
-        for batch_size, *sizes in _UNTUNED:
+        for batch_size, *sizes in _UNTUNED_SIZES:
             points += [Point(mode, kind, batch_size, *sizes) for kind in _UNTUNED_KINDS]
             points.append(Point(mode, "equal", 1, *sizes))
     return points
 
 
-def best(results: TimedPoints, point: Point) -> str:
+def best(results: TimedResults, point: Point) -> str:
     """Returns the fastest method in training that gives the right results.
 
     `auto` is left out, because it only chooses among the other methods.
@@ -105,12 +105,12 @@ def best(results: TimedPoints, point: Point) -> str:
     return min(exact, key=timing.median)
 
 
-def packed_faster(results: TimedPoints) -> Spans:
+def packed_faster(results: TimedResults) -> Spans:
     """Draws the batches whose forward pass is clearly faster with torch packed than torch padded.
 
     The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
     """
-    faster = dict.fromkeys(PASSES, 0)
+    n_faster = dict.fromkeys(PASSES, 0)
     groups = {}
     ratios = {each: results.ratio(each, PACKED, PADDED, "forward").value for each in results.points}
     for point in sorted(ratios, key=ratios.__getitem__):
@@ -120,18 +120,18 @@ def packed_faster(results: TimedPoints) -> Spans:
             ratio = results.ratio(point, PACKED, PADDED, which)
             rows[which] = (work.packed / work.padded, ratio)
             if ratio.is_clear and ratio.value < 1:
-                faster[which] += 1
+                n_faster[which] += 1
                 if which == "forward":
                     groups[str(point)] = rows
-    batches = count(len(results.points), "batch", "batches")
+    batches = with_noun(len(results.points), "batch", "batches")
     title = (
-        f"Packed is clearly faster in training on {faster['training']} of {batches},"
-        f" forward alone on {faster['forward']}"
+        f"Packed is clearly faster in training on {n_faster['training']} of {batches},"
+        f" forward alone on {n_faster['forward']}"
     )
-    return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
+    return Spans(title, groups, notes=[RATIO_NOTE, f"Measured on {results.caption}."])
 
 
-def verdicts(results: TimedPoints) -> Table:
+def verdicts(results: TimedResults) -> Table:
     """Returns a table of how often `auto` makes a training step clearly faster or slower.
 
     Each column is a kind of RNN.
@@ -139,21 +139,21 @@ def verdicts(results: TimedPoints) -> Table:
     modes = [point.mode for point in results.points]
     kinds = list(dict.fromkeys(modes))
     rows = [["batches", *(str(modes.count(kind)) for kind in kinds)]]
-    for rival in (PACKED, PADDED):
-        clear: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for compared_method in (PACKED, PADDED):
+        clear_ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
         for point in results.points:
-            ratio = results.ratio(point, AUTO, rival)
+            ratio = results.ratio(point, AUTO, compared_method)
             if ratio.is_clear:
-                clear[point.mode].append(ratio.value)
+                clear_ratios[point.mode].append(ratio.value)
         counts = []
-        for values in clear.values():
-            faster = sum(value < 1 for value in values)
-            counts.append(f"{faster} faster, {len(values) - faster} slower")
-        rows.append([f"auto, compared with {rival}", *counts])
+        for values in clear_ratios.values():
+            n_faster = sum(value < 1 for value in values)
+            counts.append(f"{n_faster} faster, {len(values) - n_faster} slower")
+        rows.append([f"auto, compared with {compared_method}", *counts])
     return Table(rows, ["", *kinds], notes=[f"Measured on {results.caption}."])
 
 
-def calls_of(
+def method_calls(
     point: Point, methods: Mapping[str, Method], which: str, device: str
 ) -> dict[str, Call]:
     """Returns a call for each method, which runs one pass over the same batch with the same RNN.
@@ -162,32 +162,32 @@ def calls_of(
     and all weights. In the forward pass alone, it also returns the final states.
     """
     n = torch.tensor(point.layout.lengths)
-    rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device)
+    rnn = rnn_calls.make_rnn(point.spec, batch_first=True).to(device)
     shape = (len(n), int(n.max()), point.input_size)
     x = torch.randn(shape).to(device).requires_grad_()
     leaves = [x, *rnn.parameters()]
     calls = {}
     for name, method in methods.items():
         call = partial(method, rnn, x, n)
-        calls[name] = rnn_calls.one_pass(call, leaves, which == "training")
+        calls[name] = rnn_calls.make_pass(call, leaves, which == "training")
     return calls
 
 
-def _compared(point: Point, which: str, device: str, settings: Data) -> Comparison:
+def _compared(point: Point, which: str, device: str, settings: JsonDict) -> Comparison:
     methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
         methods[method] = partial(running.run, method=method)
-    calls = calls_of(point, methods, which, device)
-    return Comparison(calls, running.forget, alike=[PACKED, *METHODS])
+    calls = method_calls(point, methods, which, device)
+    return Comparison(calls, running.clear_caches, alike=[PACKED, *METHODS])
 
 
 STUDY = Study(
     "methods",
     Point,
-    partial(timed_by_pass, _compared),
+    partial(time_passes, _compared),
     Results,
-    full=tuned_points(),
-    quick=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],
+    full_points=tuned_points(),
+    quick_points=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],
     others={"untuned": untuned_points()},
     parameters={"budget": 3.0},
     version=2,

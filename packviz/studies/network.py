@@ -23,9 +23,9 @@ from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Call
 from packviz.ops.masks import real_mask, to_device
-from packviz.ops.running import forget, run
+from packviz.ops.running import clear_caches, run
 
-PADDING = 0
+PADDING_TOKEN = 0
 """The token used for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
@@ -50,14 +50,14 @@ def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
 METHODS: dict[str, Method] = {
     "padded": padded,
     "packed": partial(rnn_calls.packed, in_order=True),
-    "drop-in": partial(rnn_calls.drop_in, in_order=True),
+    "drop-in": partial(rnn_calls.packed_packviz, in_order=True),
     "run": run,
 }
 """The methods by name. The first one that is measured is the reference for the others."""
 
 
-_VOCABULARY = 10
-_CLASSES = 2
+_VOCABULARY_SIZE = 10
+_N_CLASSES = 2
 
 
 class Network(nn.Module):
@@ -65,9 +65,9 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(_VOCABULARY, 16, padding_idx=PADDING)
+        self.embedding = nn.Embedding(_VOCABULARY_SIZE, 16, padding_idx=PADDING_TOKEN)
         self.lstm = nn.LSTM(16, 32, batch_first=True)
-        self.linear = nn.Linear(32, _CLASSES)
+        self.linear = nn.Linear(32, _N_CLASSES)
 
     def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
         """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`.
@@ -95,13 +95,13 @@ def batch(lengths: IntArray, steps: int, device: str = "cpu") -> Batch:
     """
     generator = torch.Generator().manual_seed(0)
     n = torch.tensor(lengths.tolist())
-    tokens = torch.randint(1, _VOCABULARY, (len(n), steps), generator=generator)
+    tokens = torch.randint(1, _VOCABULARY_SIZE, (len(n), steps), generator=generator)
     ids = tokens * real_mask(n, steps)
-    targets = torch.randint(_CLASSES, (len(n),), generator=generator)
+    targets = torch.randint(_N_CLASSES, (len(n),), generator=generator)
     return ids.to(device), n, targets.to(device)
 
 
-def training_step(
+def make_training_step(
     network: Network, batch: Batch, method: Method
 ) -> Callable[[], tuple[Tensor, ...]]:
     """Returns a function that runs forward and backward.
@@ -136,7 +136,7 @@ def comparison(lengths: IntArray, methods: Sequence[str], which: str, device: st
     calls: dict[str, Call] = {}
     for name in methods:
         method = METHODS[one_of("methods", name, METHODS)]
-        calls[name] = training_step(network, inputs, method)
+        calls[name] = make_training_step(network, inputs, method)
         if which == "forward":
             calls[name] = torch.no_grad()(partial(network, ids, n, method))
-    return Comparison(calls, forget, alike=methods)
+    return Comparison(calls, clear_caches, alike=methods)

@@ -17,8 +17,8 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from packviz.draw.bars import Bar, BarChart, rows
-from packviz.draw.palette import METHODS, REAL, SIGNED
+from packviz.draw.bars import Bar, BarChart, draw_horizontal_bars
+from packviz.draw.palette import METHODS, REAL, SIGNED_FILLS
 from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.measure import rnn_calls
 from packviz.measure.study import (
@@ -26,93 +26,101 @@ from packviz.measure.study import (
     Point,
     Results,
     Study,
-    TimedPoints,
+    TimedResults,
     captions,
-    timed_training,
+    time_training,
 )
-from packviz.ops.running import forget
+from packviz.ops.running import clear_caches
 from packviz.studies import forum, network
 
 TORCH = "all of torch's"
-REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
+STEP_NAMES = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
 """For each part, the name of the step in which it and all earlier parts are replaced."""
 
-REST = "the rest"
-FILLS = {"pad": METHODS["packed"], "pack": REAL, "packed LSTM": SIGNED[1], REST: REAL}
-KEY = [
-    (FILLS["pad"], "pad"),
-    (FILLS["packed LSTM"], "packed LSTM"),
+REST_LABEL = "the rest"
+FILL_COLOURS = {
+    "pad": METHODS["packed"],
+    "pack": REAL,
+    "packed LSTM": SIGNED_FILLS[1],
+    REST_LABEL: REAL,
+}
+LEGEND = [
+    (FILL_COLOURS["pad"], "pad"),
+    (FILL_COLOURS["packed LSTM"], "packed LSTM"),
     (REAL, "pack and the rest"),
     (METHODS["run"], "pv.run"),
 ]
 """The fills of the parts, and their meanings."""
 
 
-def shares(results: TimedPoints, point: Point) -> dict[str, float]:
+def shares(results: TimedResults, point: Point) -> dict[str, float]:
     """Returns the shares of the step's time that each part and the rest take.
 
     The shares add up to 1.
     """
-    left = [1.0]
-    for step in REPLACED.values():
-        left.append(results.ratio(point, step, TORCH).value)
-    falling = [*accumulate(left, min)]  # because of noise, a replacement may seem to cost time
+    remaining_shares = [1.0]
+    for step in STEP_NAMES.values():
+        remaining_shares.append(results.ratio(point, step, TORCH).value)
+    # Because of noise, a replacement may seem to cost time.
+    falling = [*accumulate(remaining_shares, min)]
     saved = [before - after for before, after in pairwise(falling)]
-    names = [*REPLACED, REST]
+    names = [*STEP_NAMES, REST_LABEL]
     return dict(zip(names, [*saved, falling[-1]], strict=True))
 
 
-def chart(machines: Mapping[str, TimedPoints]) -> BarChart:
+def chart(machines: Mapping[str, TimedResults]) -> BarChart:
     """Draws the parts of the step in milliseconds, on one scale for all machines and batches."""
     groups = {}
     lines = []
     for machine, results in machines.items():
         prefix = f"{machine}, " if len(machines) > 1 else ""
         for point in results.points:
-            bars = _bars(results, point)
+            bars = _step_bars(results, point)
             name = f"{prefix}{point.steps} steps"
             groups[name] = bars
             listed = ", ".join(
                 f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
             )
-            whole, fast = bars.values()
-            lines.append(f"{name}: {whole.label} ({listed}), {fast.label} with pv.run")
+            whole, run_bar = bars.values()
+            lines.append(f"{name}: {whole.label} ({listed}), {run_bar.label} with pv.run")
     notes = [
         "A part's time is what its replacement by an exact one saves. Whiskers: quartiles.",
         *captions(machines),
     ]
     title = _finding(next(iter(machines.values())))
     text = "\n".join([title, *lines, *notes])
-    return BarChart(text, lambda theme: rows(title, groups, theme, key=KEY, notes=notes))
+    return BarChart(
+        text, lambda theme: draw_horizontal_bars(title, groups, theme, legend=LEGEND, notes=notes)
+    )
 
 
-def _finding(results: TimedPoints) -> str:
+def _finding(results: TimedResults) -> str:
     """Returns a sentence about the longest sequences."""
     point = results.points[-1]
     own = shares(results, point)
     slow = whole_percent(own["pad"] + own["packed LSTM"])
-    whole, fast = _bars(results, point).values()
+    whole, run_bar = _step_bars(results, point).values()
     return (
         f"At {point.steps} steps, pad and the packed LSTM take {slow} of a packed step: "
-        f"{whole.label}, and {fast.label} with pv.run"
+        f"{whole.label}, and {run_bar.label} with pv.run"
     )
 
 
-def _bars(results: TimedPoints, point: Point) -> dict[str, Bar]:
+def _step_bars(results: TimedResults, point: Point) -> dict[str, Bar]:
     """Returns a bar for torch's step, divided into its parts, and one for `pv.run`."""
     timing = results.timing(point)
     drawn = {}
-    for name, step in (("torch", TORCH), ("pv.run", REPLACED["packed LSTM"])):
+    for name, step in (("torch", TORCH), ("pv.run", STEP_NAMES["packed LSTM"])):
         low, total, high = timing.spread(step)
         parts = [(total, METHODS["run"])]
         if step == TORCH:
             own = shares(results, point)
-            parts = [(share * total, FILLS[part]) for part, share in own.items()]
+            parts = [(share * total, FILL_COLOURS[part]) for part, share in own.items()]
         drawn[name] = Bar(parts, f"{milliseconds(total)} ms", (low, high))
     return drawn
 
 
-def replaced_steps(point: Point, device: str) -> Comparison:
+def make_replaced_steps(point: Point, device: str) -> Comparison:
     """Returns steps with more and more parts replaced.
 
     A step returns the logits and the gradients of all weights.
@@ -123,21 +131,23 @@ def replaced_steps(point: Point, device: str) -> Comparison:
     batch = network.batch(n, point.steps, device)
     methods: dict[str, network.Method] = {
         TORCH: network.METHODS["packed"],
-        REPLACED["pad"]: partial(rnn_calls.own_pad, in_order=True),
-        REPLACED["pack"]: network.METHODS["drop-in"],
-        REPLACED["packed LSTM"]: network.METHODS["run"],
+        STEP_NAMES["pad"]: partial(rnn_calls.packed_packviz_pad, in_order=True),
+        STEP_NAMES["pack"]: network.METHODS["drop-in"],
+        STEP_NAMES["packed LSTM"]: network.METHODS["run"],
     }
-    calls = {name: network.training_step(model, batch, method) for name, method in methods.items()}
-    return Comparison(calls, forget, alike=list(calls))
+    calls = {
+        name: network.make_training_step(model, batch, method) for name, method in methods.items()
+    }
+    return Comparison(calls, clear_caches, alike=list(calls))
 
 
 STUDY = Study(
     "parts",
     Point,
-    partial(timed_training, replaced_steps, warmup=1),
+    partial(time_training, make_replaced_steps, warmup=1),
     Results,
-    full=[forum.point("B", steps) for steps in (64, 128, 256)],
-    quick=[forum.point("B", 32, 64), forum.point("B", 64, 64)],
+    full_points=[forum.point("B", steps) for steps in (64, 128, 256)],
+    quick_points=[forum.point("B", 32, 64), forum.point("B", 64, 64)],
     parameters={"rounds": 15, "budget": 60.0, "fewest": 7},
     version=2,
 )

@@ -33,7 +33,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.core import batches as buckets
-from packviz.core.layout import IntArray, Layout, require_steps
+from packviz.core.layout import IntArray, Layout, require_nonempty
 from packviz.core.lengths import log_normal
 from packviz.core.util import HasText
 from packviz.core.validation import at_least
@@ -43,18 +43,18 @@ from packviz.draw.text import table
 from packviz.measure.timing import Timing, measure
 from packviz.ops.original import pack_padded_sequence
 
-MEANS = "mean of means"
-WEIGHTED = "token-weighted"
-LOSSES = (MEANS, WEIGHTED)
+MEAN_OF_MEANS = "mean of means"
+TOKEN_WEIGHTED = "token-weighted"
+LOSSES = (MEAN_OF_MEANS, TOKEN_WEIGHTED)
 """The losses of a process, as described at the top of this module."""
 
 _TIMEOUT = timedelta(seconds=120)  # the longest time that processes wait for each other
-_INPUT = 16
-_HIDDEN = 128
+_INPUT_SIZE = 16
+_HIDDEN_SIZE = 128
 
 
 @dataclass(frozen=True)
-class Shards(HasText):
+class SplitResults(HasText):
     """The results of comparing the strategies for splitting a batch.
 
     Attributes:
@@ -88,10 +88,10 @@ class Shards(HasText):
         )
         rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
-            own_tokens = " / ".join(map(str, self.tokens(strategy)))
-            own_steps = " / ".join(str(n.max()) for n in self.lengths(strategy))
+            tokens_text = " / ".join(map(str, self.tokens(strategy)))
+            steps_text = " / ".join(str(n.max()) for n in self.lengths(strategy))
             shown = [f"{error:.2g}" if error >= 1e-6 else "< 1e-06" for error in errors.values()]
-            rows.append([strategy, own_tokens, own_steps, *shown])
+            rows.append([strategy, tokens_text, steps_text, *shown])
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
@@ -105,11 +105,11 @@ class Shards(HasText):
             slowest = max(seconds, key=timing.median)
             fastest = min(seconds, key=timing.median)
             ratio = timing.ratio(slowest, fastest)
-            multiple = f"{ratio.number} ({ratio.between})"
+            ratio_text = f"{ratio.number} ({ratio.between})"
             if not ratio.is_clear:
-                multiple = "no clear difference"
-            medians = " / ".join(milliseconds(timing.median(rank)) for rank in seconds)
-            rows.append([strategy, medians, multiple])
+                ratio_text = "no clear difference"
+            medians_text = " / ".join(milliseconds(timing.median(rank)) for rank in seconds)
+            rows.append([strategy, medians_text, ratio_text])
         first = self.timings[0]
         where = f"Measured by each process on {first.caption}. In parentheses: the 95 % interval."
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
@@ -122,18 +122,20 @@ class Shards(HasText):
             tokens = self.tokens(strategy)
             times[strategy] = max(tokens) / min(tokens)
             for rank, own in enumerate(tokens):
-                bar = bars.Bar([(own, bars.SOLID)], f"{own:,}")
+                bar = bars.Bar([(own, bars.SOLID_FILL)], f"{own:,}")
                 rows[f"{strategy}, rank {rank}"] = bar
         worst = max(times, key=times.__getitem__)
-        off = whole_percent(self.errors[worst][MEANS])
+        error_percent = whole_percent(self.errors[worst][MEAN_OF_MEANS])
         title = (
             f"The {worst} split gives one rank {times[worst]:.2g} times the tokens, and a mean of"
-            f" means is {off} off"
+            f" means is {error_percent} off"
         )
-        return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
+        return bars.BarChart(
+            self.to_text(), lambda theme: bars.draw_horizontal_bars(title, {"": rows}, theme)
+        )
 
 
-def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> Shards:
+def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> SplitResults:
     """Compares the strategies for splitting a batch among processes on this machine's CPU.
 
     Each process has one thread.
@@ -152,7 +154,7 @@ def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> 
     """
     if lengths is None:
         lengths = log_normal(64, 128)
-    n: list[int] = require_steps(Layout(lengths)).lengths.tolist()
+    n: list[int] = require_nonempty(Layout(lengths)).lengths.tolist()
     at_least("rounds", rounds)
     if at_least("processes", processes) > len(n):
         raise ValueError(
@@ -160,30 +162,30 @@ def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> 
         )
     results = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
-        meeting = Path(folder, "meeting").as_uri()
-        task = (processes, n, rounds, meeting, results)
+        rendezvous_uri = Path(folder, "meeting").as_uri()
+        task = (processes, n, rounds, rendezvous_uri, results)
         try:
-            spawn(_process, task, processes)  # type: ignore[no-untyped-call]
+            spawn(_run_rank, task, processes)  # type: ignore[no-untyped-call]
         except (ProcessRaisedException, ProcessExitedException) as error:
             reason = str(error).strip()[-2000:]
             raise RuntimeError(f"rank {error.error_index} failed:\n{reason}") from None
     timings, errors = results.get()
-    return Shards(Layout(n), timings, errors)
+    return SplitResults(Layout(n), timings, errors)
 
 
 def gradient_error(gradients: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """Returns the norm of the error of the gradients, divided by the norm of the expected ones."""
     right = torch.cat([gradient.flatten() for gradient in expected]).double()
-    ours = torch.cat([gradient.flatten() for gradient in gradients]).double()
-    return float((ours - right).norm() / right.norm())
+    actual_vector = torch.cat([gradient.flatten() for gradient in gradients]).double()
+    return float((actual_vector - right).norm() / right.norm())
 
 
-def _process(
+def _run_rank(
     rank: int,
     processes: int,
     lengths: list[int],
     rounds: int,
-    meeting: str,
+    rendezvous_uri: str,
     results: Any,
 ) -> None:
     """Runs one of the processes, which find each other through a file.
@@ -192,14 +194,14 @@ def _process(
     """
     torch.set_num_threads(1)
     if os.name == "posix":
-        for _, interface in socket.if_nameindex():
-            if interface.startswith("lo"):
-                os.environ["GLOO_SOCKET_IFNAME"] = interface
+        for _, interface_name in socket.if_nameindex():
+            if interface_name.startswith("lo"):
+                os.environ["GLOO_SOCKET_IFNAME"] = interface_name
     distributed.init_process_group(
-        "gloo", init_method=meeting, rank=rank, world_size=processes, timeout=_TIMEOUT
+        "gloo", init_method=rendezvous_uri, rank=rank, world_size=processes, timeout=_TIMEOUT
     )
     try:
-        errors, calls = _strategies(rank, processes, lengths)
+        errors, calls = _compare_strategies(rank, processes, lengths)
         # All processes compute at the same time, because they wait for each other before each call.
         timing = measure(calls, rounds=rounds, before=distributed.barrier)
         timings: list[Timing | None] = [None] * processes
@@ -214,17 +216,17 @@ def _process(
     os._exit(0)
 
 
-def _strategies(
+def _compare_strategies(
     rank: int, processes: int, lengths: list[int]
 ) -> tuple[dict[str, dict[str, float]], dict[str, partial[None]]]:
     """Returns, by strategy, errors of gradients, and functions that run this rank's shard."""
     torch.manual_seed(0)
     model = _Model()
-    x = torch.randn(len(lengths), max(lengths), _INPUT)
+    x = torch.randn(len(lengths), max(lengths), _INPUT_SIZE)
     y = torch.randn(len(lengths), max(lengths))
     weights = list(model.parameters())
     expected = torch.autograd.grad(model(x, y, lengths).mean(), weights)
-    parallel = DistributedDataParallel(model)
+    ddp_model = DistributedDataParallel(model)
     errors: dict[str, dict[str, float]] = {}
     calls = {}
     for strategy in buckets.SPLITS:
@@ -234,14 +236,14 @@ def _strategies(
         batch = (x[shard, :widest], y[shard, :widest], own)
         errors[strategy] = {}
         for name in LOSSES:
-            parallel.zero_grad()
-            losses = parallel(*batch)
-            weighted = losses.sum() * processes / sum(lengths)
-            loss = losses.mean() if name == MEANS else weighted
+            ddp_model.zero_grad()
+            losses = ddp_model(*batch)
+            weighted_loss = losses.sum() * processes / sum(lengths)
+            loss = losses.mean() if name == MEAN_OF_MEANS else weighted_loss
             loss.backward()
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             errors[strategy][name] = gradient_error(gradients, expected)
-        calls[strategy] = partial(_own_work, parallel, batch)
+        calls[strategy] = partial(_run_shard, ddp_model, batch)
     return errors, calls
 
 
@@ -253,8 +255,8 @@ class _Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gru = nn.GRU(_INPUT, _HIDDEN, batch_first=True)
-        self.linear = nn.Linear(_HIDDEN, 1)
+        self.gru = nn.GRU(_INPUT_SIZE, _HIDDEN_SIZE, batch_first=True)
+        self.linear = nn.Linear(_HIDDEN_SIZE, 1)
 
     def forward(self, x: Tensor, y: Tensor, lengths: list[int]) -> Tensor:
         packed, targets = (
@@ -265,7 +267,7 @@ class _Model(nn.Module):
         return (scores - targets.data) ** 2
 
 
-def _own_work(parallel: DistributedDataParallel, batch: tuple[Any, ...]) -> None:
-    parallel.zero_grad()
-    with parallel.no_sync():
-        parallel(*batch).mean().backward()
+def _run_shard(ddp_model: DistributedDataParallel, batch: tuple[Any, ...]) -> None:
+    ddp_model.zero_grad()
+    with ddp_model.no_sync():
+        ddp_model(*batch).mean().backward()

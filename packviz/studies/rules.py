@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from packviz.core.layout import BoolArray, Layout
-from packviz.draw.palette import SIGNED
+from packviz.draw.palette import SIGNED_FILLS
 from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table
 from packviz.measure import rnn_calls
-from packviz.measure.machine import Data
+from packviz.measure.machine import JsonDict
 from packviz.measure.study import (
     PASSES,
     Comparison,
@@ -34,26 +34,26 @@ from packviz.measure.study import (
     Results,
     Study,
     captions,
-    timed,
+    time_comparison,
 )
-from packviz.studies.methods import calls_of
+from packviz.studies.methods import method_calls
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 PADDED = "padded"
 PACKED = "packed"
-_REGION = "shaded: where packing pays"
-_SHADED: dict[str, Any] = {
+_REGION_LABEL = "shaded: where packing pays"
+_REGION_STYLE: dict[str, Any] = {
     "mode": "lines",
     "fill": "toself",
-    "fillcolor": SIGNED[2],
+    "fillcolor": SIGNED_FILLS[2],
     "opacity": 0.4,
     "line": {"width": 0},
 }
-_MOST_PADDING = 75  # %, at the end of the axis
-_WINNERS = {PACKED: "packed faster", PADDED: "padded faster", "": "no clear difference"}
-_HEAD = (
+_MAX_PADDING_PERCENT = 75  # %, at the end of the axis
+_WINNER_LABELS = {PACKED: "packed faster", PADDED: "padded faster", "": "no clear difference"}
+_COLUMN_TITLES = (
     "cases",
     "✓ right",
     "✗ wrong",
@@ -77,7 +77,7 @@ def grid(
     return points
 
 
-LARGE = [
+LARGE_POINTS = [
     *grid(["LSTM"], [16, 64], [64], [256, 512, 1024]),
     *grid(["GRU"], [16], [64], [256, 512, 1024]),
 ]
@@ -139,23 +139,23 @@ class Case:
 
 T = TypeVar("T")
 
-Measured = Results[Point, Data]
+GridResults = Results[Point, JsonDict]
 
-Packs = Callable[[Case], bool]
+PackingRule = Callable[[Case], bool]
 """A rule: a function that returns whether to pack a case."""
 
-Fit = Callable[[Sequence[Case]], Packs]
+RuleFitter = Callable[[Sequence[Case]], PackingRule]
 """A function that makes a rule from cases."""
 
 
-def cases(results: Measured, mode: str | None = None) -> list[Case]:
+def cases(results: GridResults, mode: str | None = None) -> list[Case]:
     """Returns the measured cases in both passes, of one kind of RNN or of all."""
-    measured = []
+    measured_cases = []
     for point, passes in results.values.items():
         for which, summary in passes.items():
             if mode in (None, point.mode):
-                measured.append(Case(point, which == "training", *summary["ratio"]))
-    return measured
+                measured_cases.append(Case(point, which == "training", *summary["ratio"]))
+    return measured_cases
 
 
 def rule_of_thumb(lengths: object) -> bool:
@@ -166,8 +166,8 @@ def rule_of_thumb(lengths: object) -> bool:
     "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
-    variation = (n.max() - n.min()) / n.max()
-    return bool(variation > 0 and (variation > 0.1 or n.size >= 8))
+    length_variation = (n.max() - n.min()) / n.max()
+    return bool(length_variation > 0 and (length_variation > 0.1 or n.size >= 8))
 
 
 @dataclass(frozen=True)
@@ -193,21 +193,21 @@ class Verdict:
         return self.right / max(self.right + self.wrong, 1)
 
 
-def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
+def judge(rule: PackingRule, measured_cases: Sequence[Case]) -> Verdict:
     """Evaluates a rule on measured cases."""
-    choices = [packs(case) for case in measured]
-    slowdowns = map(Case.slowdown, measured, choices)
-    judged = []
-    for case, choice in zip(measured, choices, strict=True):
+    choices = [rule(case) for case in measured_cases]
+    slowdowns = map(Case.slowdown, measured_cases, choices)
+    is_right = []
+    for case, choice in zip(measured_cases, choices, strict=True):
         if case.faster:
-            judged.append(choice == (case.faster == PACKED))
-    right = sum(judged)
-    wrong = len(judged) - right
-    unclear = len(measured) - len(judged)
-    return Verdict(right, wrong, unclear, sum(slowdowns) / len(measured))
+            is_right.append(choice == (case.faster == PACKED))
+    right = sum(is_right)
+    wrong = len(is_right) - right
+    unclear = len(measured_cases) - len(is_right)
+    return Verdict(right, wrong, unclear, sum(slowdowns) / len(measured_cases))
 
 
-def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
+def held_out(fit: RuleFitter, measured_cases: Sequence[Case]) -> PackingRule:
     """Returns a rule that was fitted, for each case, to the cases of all other sizes.
 
     A size combines a batch size, a number of time steps and a hidden size, so a rule is never
@@ -218,42 +218,48 @@ def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
         return case.point.batch_size, case.point.steps, case.point.hidden_size
 
     rules = {}
-    for left_out in {size(case) for case in measured}:
-        others = [case for case in measured if size(case) != left_out]
-        rules[left_out] = fit(others)
+    for held_out_size in {size(case) for case in measured_cases}:
+        others = [case for case in measured_cases if size(case) != held_out_size]
+        rules[held_out_size] = fit(others)
     return lambda case: rules[size(case)](case)
 
 
-def fit_threshold(number: Callable[[Case], float]) -> Fit:
+def fit_threshold(number: Callable[[Case], float]) -> RuleFitter:
     """Returns a function that fits the rule "pack if `number` is over a threshold" to cases.
 
     Each kind of RNN has a threshold of its own for each pass. The fit chooses the threshold with
     the smallest slowdown. A kind of RNN without any case is never packed.
     """
 
-    def fit(measured: Sequence[Case]) -> Packs:
+    def fit(measured_cases: Sequence[Case]) -> PackingRule:
         groups: dict[tuple[str, bool], list[Case]] = {}
-        for case in measured:
+        for case in measured_cases:
             groups.setdefault(case.kind, []).append(case)
         thresholds = {}
         for kind, group in groups.items():
             numbers = np.array([*map(number, group)])
-            thresholds[kind] = _best(group, [-math.inf, *np.unique(numbers)], numbers.__gt__)
+            thresholds[kind] = _best_candidate(
+                group, [-math.inf, *np.unique(numbers)], numbers.__gt__
+            )
         return lambda case: number(case) > thresholds.get(case.kind, math.inf)
 
     return fit
 
 
-def _best(measured: Sequence[Case], options: Iterable[T], packs: Callable[[T], BoolArray]) -> T:
-    """Returns the option with the smallest slowdown; `packs` returns which cases it would pack."""
-    packed, padded = [[case.slowdown(choice) for case in measured] for choice in (True, False)]
-    return min(options, key=lambda option: np.where(packs(option), packed, padded).sum())
+def _best_candidate(
+    measured_cases: Sequence[Case], candidates: Iterable[T], select: Callable[[T], BoolArray]
+) -> T:
+    """Returns the option with the smallest slowdown; `select` returns which cases it would pack."""
+    packed, padded = [
+        [case.slowdown(choice) for case in measured_cases] for choice in (True, False)
+    ]
+    return min(candidates, key=lambda candidate: np.where(select(candidate), packed, padded).sum())
 
 
 def compare(
-    machines: Mapping[str, Measured],
-    rules: Mapping[str, Packs],
-    fits: Mapping[str, Fit] | None = None,
+    machines: Mapping[str, GridResults],
+    rules: Mapping[str, PackingRule],
+    fits: Mapping[str, RuleFitter] | None = None,
 ) -> Table:
     """Returns a table of the right, wrong and unclear cases of each rule on each machine.
 
@@ -265,13 +271,13 @@ def compare(
     """
     verdicts = {}
     for machine, results in machines.items():
-        measured = cases(results)
+        measured_cases = cases(results)
         prefix = f"{machine}: " if len(machines) > 1 else ""
-        tested = dict(rules)
+        tested_rules = dict(rules)
         for name, fit in (fits or {}).items():
-            tested[name] = held_out(fit, measured)
-        for name, packs in tested.items():
-            verdicts[f"{prefix}{name}"] = judge(packs, measured)
+            tested_rules[name] = held_out(fit, measured_cases)
+        for name, rule in tested_rules.items():
+            verdicts[f"{prefix}{name}"] = judge(rule, measured_cases)
     best = max(verdicts, key=lambda name: verdicts[name].accuracy)
     rows = []
     for name, verdict in verdicts.items():
@@ -280,13 +286,13 @@ def compare(
         rows.append([name, *map(str, counts), share, f"{verdict.slowdown:.2f}"])
     return Table(
         rows,
-        _HEAD,
+        _COLUMN_TITLES,
         f"Where there is a clear difference, this rule is right most often: {best}",
         captions(machines),
     )
 
 
-def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
+def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
     """Plots the work per packed time step of each case against its padding.
 
     Each pass and number of time steps has a panel.
@@ -296,102 +302,108 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         results: the measurements.
         mode: the kind of RNN.
     """
-    from packviz.draw.figures import axes  # noqa: PLC0415
+    from packviz.draw.figures import empty_chart  # noqa: PLC0415
 
-    measured = cases(results, mode)
+    measured_cases = cases(results, mode)
     panels: dict[str, list[Case]] = {}
-    for case in sorted(measured, key=lambda case: (case.training, case.point.steps)):
+    for case in sorted(measured_cases, key=lambda case: (case.training, case.point.steps)):
         which = "training" if case.training else "forward"
         panels.setdefault(f"{which}, {case.point.steps} steps", []).append(case)
-    wins = Counter(case.training for case in measured if case.faster == PACKED)
+    packed_wins = Counter(case.training for case in measured_cases if case.faster == PACKED)
     title = (
-        f"{mode}, {machine}: packing is faster on {wins[False]} of {len(measured) // 2} batches"
-        f" forward, and on {wins[True]} in training"
+        f"{mode}, {machine}: packing is faster on {packed_wins[False]} of"
+        f" {len(measured_cases) // 2} batches forward, and on {packed_wins[True]} in training"
     )
     shades = (
         "Brown: packing saves time, strong if it takes a third or less. Green: it takes longer."
         " Points are shifted sideways by up to 1.5 %, so that all can be seen."
     )
     notes = [shades, *captions({machine: results})]
-    regions = [paying_region(group) for group in panels.values()]
+    paying_regions = [paying_region(group) for group in panels.values()]
     lines = [title]
-    for (panel, group), (padding, work) in zip(panels.items(), regions, strict=True):
-        winners = _by_winner(group)
-        counts = [f"{len(won)} {label}" for label, won in winners.items()]
+    for (panel, group), (padding, work) in zip(panels.items(), paying_regions, strict=True):
+        cases_by_winner = _cases_by_winner(group)
+        counts = [f"{len(won_cases)} {label}" for label, won_cases in cases_by_winner.items()]
         lines.append(f"{panel}: {', '.join(counts)}")
         if padding < 1:
-            lines.append(f"{_REGION}: from {padding:.0%} padding and {work:.2g} FLOPs on")
-    chart = axes(
+            lines.append(f"{_REGION_LABEL}: from {padding:.0%} padding and {work:.2g} FLOPs on")
+    chart = empty_chart(
         title,
         "\n".join([*lines, *notes]),
         x="padding, % of the cells",
         y="FLOPs per time step",
         panels=list(panels),
-        across=len(panels) // 2,
-        tall=220,
-        below=notes,
+        panels_per_row=len(panels) // 2,
+        panel_height=220,
+        footnotes=notes,
     )
-    highest = max((case.work for case in measured), default=1.0)
+    highest = max((case.work for case in measured_cases), default=1.0)
     for i, group in enumerate(panels.values()):
-        padding, work = regions[i]
+        padding, work = paying_regions[i]
         if padding < 1:
-            x = [100 * padding, _MOST_PADDING, _MOST_PADDING, 100 * padding]
+            x = [100 * padding, _MAX_PADDING_PERCENT, _MAX_PADDING_PERCENT, 100 * padding]
             y = [work, work, highest, highest]
-            chart.points(x, y, _REGION, panel=i, **_SHADED)
-        for look, (label, won) in enumerate(_by_winner(group).items()):
-            x = [100 * case.padding + _jitter(k) for k, case in enumerate(won)]
-            y = [case.work for case in won]
-            marker = {"color": [_shade(case.ratio) for case in won]}
-            chart.points(x, y, label, look, panel=i, marker=marker)
-    chart.figure.update_xaxes(range=[-5, _MOST_PADDING])
+            chart.add_points(x, y, _REGION_LABEL, panel_index=i, **_REGION_STYLE)
+        for look, (label, won_cases) in enumerate(_cases_by_winner(group).items()):
+            x = [100 * case.padding + _jitter_shift(k) for k, case in enumerate(won_cases)]
+            y = [case.work for case in won_cases]
+            marker = {"color": [_ratio_colour(case.ratio) for case in won_cases]}
+            chart.add_points(x, y, label, look, panel_index=i, marker=marker)
+    chart.figure.update_xaxes(range=[-5, _MAX_PADDING_PERCENT])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
 
 
-def _by_winner(measured: Sequence[Case]) -> dict[str, list[Case]]:
+def _cases_by_winner(measured_cases: Sequence[Case]) -> dict[str, list[Case]]:
     """Returns the cases by the label of the faster method."""
     return {
-        label: [case for case in measured if case.faster == winner]
-        for winner, label in _WINNERS.items()
+        label: [case for case in measured_cases if case.faster == winner]
+        for winner, label in _WINNER_LABELS.items()
     }
 
 
-def paying_region(measured: Sequence[Case]) -> tuple[float, float]:
+def paying_region(measured_cases: Sequence[Case]) -> tuple[float, float]:
     """Returns the least share of padding and the least work per step with which packing pays.
 
     A rule packs if both are reached. The region is the one whose rule has the smallest slowdown. If
     it is best never to pack, both numbers are infinite.
     """
-    padding = np.array([case.padding for case in measured])
-    work = np.array([case.work for case in measured])
-    wins = np.array([case.ratio < 1 for case in measured])
-    corners = product(np.unique(padding[wins]), np.unique(work[wins]))
-    options = [(math.inf, math.inf), *corners]
-    return _best(measured, options, lambda least: (padding >= least[0]) & (work >= least[1]))
+    padding = np.array([case.padding for case in measured_cases])
+    work = np.array([case.work for case in measured_cases])
+    is_packed_faster = np.array([case.ratio < 1 for case in measured_cases])
+    region_corners = product(
+        np.unique(padding[is_packed_faster]), np.unique(work[is_packed_faster])
+    )
+    candidates = [(math.inf, math.inf), *region_corners]
+    return _best_candidate(
+        measured_cases, candidates, lambda least: (padding >= least[0]) & (work >= least[1])
+    )
 
 
-def _jitter(number: int) -> float:
+def _jitter_shift(number: int) -> float:
     """Returns a shift by less than 1.5, so that points at one place can be told apart."""
     return 3 * (0.618 * number % 1) - 1.5
 
 
-def _shade(ratio: float) -> str:
+def _ratio_colour(ratio: float) -> str:
     """Returns the colour of a packed time that is `ratio` times the padded time."""
-    middle = len(SIGNED) // 2
+    middle = len(SIGNED_FILLS) // 2
     shift = np.clip(2 * np.log2(ratio), -middle, middle)
-    return SIGNED[middle + round(shift)]
+    return SIGNED_FILLS[middle + round(shift)]
 
 
-def _both(point: Point, which: str, device: str) -> Comparison:
+def _compare_padded_packed(point: Point, which: str, device: str) -> Comparison:
     methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
-    return Comparison(calls_of(point, methods, which, device))
+    return Comparison(method_calls(point, methods, which, device))
 
 
-def _summaries(point: Point, device: str, settings: Data) -> Data:
+def _measure_passes(point: Point, device: str, settings: JsonDict) -> JsonDict:
     """Returns the quartiles of the rounds' ratios, and the page faults, for each pass."""
     summaries = {}
     for which in PASSES:
-        timing = timed(partial(_both, point, which, device), device, settings, warmup=1)
+        timing = time_comparison(
+            partial(_compare_padded_packed, point, which, device), device, settings, warmup=1
+        )
         ratio = timing.ratio(PACKED, PADDED)
         # Four significant digits are enough.
         values = [float(f"{value:.4g}") for value in (ratio.value, ratio.low, ratio.high)]
@@ -402,10 +414,13 @@ def _summaries(point: Point, device: str, settings: Data) -> Data:
 STUDY = Study(
     "heuristics",
     Point,
-    _summaries,
+    _measure_passes,
     Results,
-    full=[*grid(["LSTM", "GRU", "RNN"], [4, 16, 64], [16, 64, 256], [32, 128]), *LARGE],
-    quick=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
+    full_points=[
+        *grid(["LSTM", "GRU", "RNN"], [4, 16, 64], [16, 64, 256], [32, 128]),
+        *LARGE_POINTS,
+    ],
+    quick_points=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
     parameters={"rounds": 7},
     read=lambda row: {which: row[which] for which in PASSES},
     write=dict,

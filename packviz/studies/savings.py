@@ -20,15 +20,15 @@ from packviz.count.flops import flops
 from packviz.draw.spans import Spans
 from packviz.draw.text import percent
 from packviz.measure import rnn_calls
-from packviz.measure.study import Comparison, Point, Results, Study, TimedPoints, timed_training
-from packviz.measure.timing import RATIOS
+from packviz.measure.study import Comparison, Point, Results, Study, TimedResults, time_training
+from packviz.measure.timing import RATIO_NOTE
 
 PADDED = "padded"
-KIND = "even steps"
+LENGTH_KIND = "even steps"
 """The name of the lengths, which are those of `even_steps`."""
 
 
-def distinct_lengths(point: Point) -> list[int]:
+def distinct_counts(point: Point) -> list[int]:
     """Returns the numbers of distinct lengths that are compared at a point."""
     return sorted({2, 4, 16, point.steps})
 
@@ -38,50 +38,50 @@ def name(distinct: int) -> str:
     return f"packed ({distinct} lengths)"
 
 
-def picture(results: TimedPoints) -> Spans:
+def picture(results: TimedResults) -> Spans:
     """Returns a picture of the FLOPs and times on every batch, relative to the padded step."""
     groups = {}
-    works = []
+    flop_ratios = []
     times = []
     for point in results.points:
         rows = {}
-        for distinct in distinct_lengths(point):
+        for distinct in distinct_counts(point):
             layout = Layout(even_steps(distinct, point.steps))
             training = flops(point.spec, layout, input_grad=True).training
-            works.append(training.packed / training.padded)
+            flop_ratios.append(training.packed / training.padded)
             ratio = results.ratio(point, name(distinct), PADDED)
             times.append(ratio.value)
-            rows[f"packed, {distinct} distinct lengths"] = (works[-1], ratio)
+            rows[f"packed, {distinct} distinct lengths"] = (flop_ratios[-1], ratio)
         batch = f"{point.spec}, {point.steps} sequences padded to {point.steps} steps"
         groups[batch] = rows
     title = (
-        f"Packed training takes {percent(max(works))} of the FLOPs and {min(times):.2g} to"
+        f"Packed training takes {percent(max(flop_ratios))} of the FLOPs and {min(times):.2g} to"
         f" {max(times):.2g} times the time"
     )
-    return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
+    return Spans(title, groups, notes=[RATIO_NOTE, f"Measured on {results.caption}."])
 
 
-def training_steps(point: Point, device: str) -> Comparison:
+def make_training_steps(point: Point, device: str) -> Comparison:
     """Compares a padded step with a packed step for each number of distinct lengths."""
-    rnn = rnn_calls.rnn_of(point.spec).to(device)
+    rnn = rnn_calls.make_rnn(point.spec).to(device)
     shape = (point.steps, point.batch_size, point.input_size)
     x = torch.randn(shape, device=device).requires_grad_()
     leaves = [x, *rnn.parameters()]
-    calls = {PADDED: rnn_calls.one_pass(partial(rnn, x), leaves)}
-    for distinct in distinct_lengths(point):
+    calls = {PADDED: rnn_calls.make_pass(partial(rnn, x), leaves)}
+    for distinct in distinct_counts(point):
         lengths = torch.tensor(even_steps(distinct, point.steps))
         run = partial(rnn_calls.packed, rnn, x, lengths, in_order=True)
-        calls[name(distinct)] = rnn_calls.one_pass(run, leaves)
+        calls[name(distinct)] = rnn_calls.make_pass(run, leaves)
     return Comparison(calls)
 
 
 STUDY = Study(
     "savings",
     Point,
-    partial(timed_training, training_steps),
+    partial(time_training, make_training_steps),
     Results,
-    full=[Point(mode, KIND, 256, 256, 32, 32) for mode in ("GRU", "LSTM")],
-    quick=[Point("GRU", KIND, 16, 16, 32, 32)],
+    full_points=[Point(mode, LENGTH_KIND, 256, 256, 32, 32) for mode in ("GRU", "LSTM")],
+    quick_points=[Point("GRU", LENGTH_KIND, 16, 16, 32, 32)],
     parameters={"rounds": 15},
     version=3,
 )

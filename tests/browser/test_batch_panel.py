@@ -74,7 +74,7 @@ def test_names_are_those_of_python(page, index):
 
 
 def test_its_colours_are_those_of_the_palette():
-    for colour in palette.SEQUENCES:
+    for colour in palette.SEQUENCE_FILLS:
         assert json.dumps(colour) in BatchPanel._esm
 
 

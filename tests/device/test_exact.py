@@ -230,7 +230,7 @@ def _running(
     """
     cast = torch.autocast(device.partition(":")[0], autocast) if autocast else nullcontext()
     # Without instructions for bfloat16, torch's own LSTM raises an error under autocast.
-    lacks_lstm = autocast and device == "cpu" and not private.has_bfloat16()
+    lacks_lstm = autocast and device == "cpu" and not private.has_onednn_bfloat16()
     modes = [mode for mode in _MODES if mode != "LSTM" or not lacks_lstm]
     with full_precision(tf32):
         for mode in modes:
@@ -269,7 +269,7 @@ def _helper_calls(
         return torch.stack(rows, 1) * real.flip(0)[..., None]
 
     def pair(ours: Callable[[], Tensor], theirs: Callable[[], Tensor], leaf: Tensor) -> Any:
-        return rnn_calls.one_pass(ours, [leaf]), rnn_calls.one_pass(theirs, [leaf])
+        return rnn_calls.make_pass(ours, [leaf]), rnn_calls.make_pass(theirs, [leaf])
 
     return {
         "real_mask": (lambda: masks.real_mask(n.to(device), steps), lambda: real.T),
@@ -302,7 +302,7 @@ def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
         case = _Case(mode, rng, torch.float32, device)
         for name, call in _asked_of_a_gpu(case, device).items():
             before = call()  # allocates memory and loads kernels
-            running.forget()
+            running.clear_caches()
             torch.cuda.set_sync_debug_mode("error")
             try:
                 after = call()
@@ -327,7 +327,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
         calls[name] = partial(case.results, way, nullcontext())
     calls |= {name: ours for name, (ours, _) in _helper_calls(case.lengths, steps, device).items()}
     calls["real_mask"] = lambda: masks.real_mask(on_device, steps)
-    calls["pack and pad"] = rnn_calls.one_pass(pack_and_pad, [x])
+    calls["pack and pad"] = rnn_calls.make_pass(pack_and_pad, [x])
     return calls
 
 
@@ -336,7 +336,7 @@ def _streams(device: str, rng: random.Random) -> Iterator[Pair]:
     case = _Case(rng.choice(_MODES), rng, torch.float64, device)
     expected = case.results(_torchs, nullcontext())
     for name, way in _METHODS.items():
-        running.forget()
+        running.clear_caches()
         torch.cuda.synchronize()
         with torch.cuda.stream(torch.cuda.Stream()):
             torch.cuda._sleep(10**8)

@@ -10,7 +10,7 @@ from packviz.ops import index, running
 def stand_in(monkeypatch):
     """Takes the meta device for a GPU."""
     monkeypatch.setattr(index, "ACCELERATORS", ("meta",))
-    monkeypatch.setattr(running, "require_values", lambda name, x: None)
+    monkeypatch.setattr(running, "reject_meta", lambda name, x: None)
     monkeypatch.setattr(
         torch.cuda, "is_current_stream_capturing", lambda: False
     )  # a torch for the CPU cannot say

@@ -51,7 +51,7 @@ KINDS = {
     "bfloat16 tensor": lambda n: torch.tensor(n, dtype=torch.bfloat16),
     "tensor with a gradient": lambda n: torch.tensor(n, dtype=torch.float64, requires_grad=True),
 }
-WHOLE = KINDS | {
+WHOLE_BATCH = KINDS | {
     "int32 tensor": lambda n: torch.tensor(n, dtype=torch.int32),
     "uint8 array": lambda n: np.array(n, dtype=np.uint8),
     "objects": lambda n: np.array(n, dtype=object),
@@ -90,7 +90,7 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_kind_is_taken(verb):
     wanted = str(VERBS[verb]([6, 3, 2, 1]))
-    for kind, make in WHOLE.items():
+    for kind, make in WHOLE_BATCH.items():
         assert str(VERBS[verb](make([6, 3, 2, 1]))) == wanted, kind
     if verb not in ("Scores", "count"):  # these show the width of a Layout
         assert str(VERBS[verb](pv.Layout([6, 3, 2, 1], max_len=9))) == wanted

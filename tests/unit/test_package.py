@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import packviz as pv
-from packviz.core.system import own_version
+from packviz.core.system import packviz_version
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"
@@ -135,7 +135,7 @@ def test_every_public_name_is_there():
 
 
 def test_the_version_is_that_of_the_installed_package():
-    assert pv.__version__ == (own_version() or "0+unknown")
+    assert pv.__version__ == (packviz_version() or "0+unknown")
 
 
 def test_a_misspelt_name_gets_a_suggestion():

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from packviz.measure.study import Comparison, Results, Study, timed_training
+from packviz.measure.study import Comparison, Results, Study, time_training
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ def study(calls=calls):
     return Study(
         "toy",
         Point,
-        partial(timed_training, calls, warmup=1),
+        partial(time_training, calls, warmup=1),
         Results,
-        full=[Point(2), Point(3)],
-        quick=[Point(1)],
+        full_points=[Point(2), Point(3)],
+        quick_points=[Point(1)],
         others={"more": [Point(9)]},
         parameters={"rounds": 2},
         version=2,

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.check.compare import LOSSES, RESULTS
-from packviz.check.trajectories import MOST, trajectory
+from packviz.check.trajectories import MAX_SEQUENCES, trajectory
 from packviz.check.truth import truth_table
 from packviz.ops.tolerance import TOLERANCE
 
@@ -390,8 +390,10 @@ def test_a_trajectory_shows_both_states_at_every_step(case):
     )
     path = trajectory(result)
     differs = result.h_n.differs[-1, 0].tolist()
-    assert ["h_n differs" in plot.title for plot in path.plots] == differs[:MOST]
-    assert any("sequences are drawn" in note for note in path.notes) == (len(differs) > MOST)
+    assert ["h_n differs" in plot.title for plot in path.plots] == differs[:MAX_SEQUENCES]
+    assert any("sequences are drawn" in note for note in path.notes) == (
+        len(differs) > MAX_SEQUENCES
+    )
     for b, plot in enumerate(path.plots):
         n = case.lengths[b]
         both = [curve.y for curve in plot.curves]

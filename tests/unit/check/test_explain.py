@@ -54,7 +54,7 @@ KNOWN = [  # and, in test_museum.py, those that no notebook shows
 @pytest.mark.parametrize(("name", "call", "arguments"), [(n, c, a) for n, c, *a in KNOWN])
 def test_a_known_mistake_is_explained(name, call, arguments):
     (note,) = notes_of(call, *arguments)
-    entry = museum.named(name)
+    entry = museum.find_entry(name)
     assert f"{name} ({entry.place})" in note.splitlines()[0]
     assert f"why: {entry.why} fix: {entry.fix}" in " ".join(note.split())
 
@@ -116,7 +116,7 @@ def test_what_is_no_error_passes():
 
 
 def test_a_failure_of_the_explanation_does_not_show(monkeypatch):
-    monkeypatch.setattr(museum, "match", lambda text: 1 / 0)
+    monkeypatch.setattr(museum, "match_rules", lambda text: 1 / 0)
     error = error_of(pack_padded_sequence, X, [3, 5, 2])
     assert "enforce_sorted" in str(error)
     assert not hasattr(error, "__notes__")

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 
 import packviz as pv
 from packviz.check import museum
-from packviz.check.museum import ENTRIES, NOTHING, SECTIONS, named
+from packviz.check.museum import ENTRIES, NO_MESSAGE, SECTIONS, find_entry
 
 SOURCE = Path(__file__).parents[3] / "notebooks" / "source" / "15_error_museum.py"
 PAGE = SOURCE.read_text(encoding="utf-8")
@@ -185,10 +185,10 @@ def test_every_entry_is_shown_and_no_cell_of_the_notebooks_fails(shown):
     assert not shown[1]
 
 
-@habit_of(museum.TORCH)
+@habit_of(museum.TORCH_VERSION)
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_says_what_is_recorded(name, shown):
-    assert list(named(name).says) == shown[0][name], (
+    assert list(find_entry(name).says) == shown[0][name], (
         "look at the entry again, then renew it in museum.toml"
     )
 
@@ -197,7 +197,8 @@ SAID = [
     (name, call)
     for name, calls in IN_NO_NOTEBOOK.items()
     for call in calls
-    if NOTHING not in named(name).says and name != "Last step read at lengths"  # not from an RNN
+    if NO_MESSAGE not in find_entry(name).says
+    and name != "Last step read at lengths"  # not from an RNN
 ]
 
 
@@ -243,7 +244,7 @@ def test_every_entry_is_in_order():
     assert len(ENTRIES) == len(set(NAMES))
     assert [one.name for one in ENTRIES if not one.shown] == list(IN_NO_NOTEBOOK)
     assert all(one.rules if one.texts else one.words for one in ENTRIES)
-    assert all(set(one.says) == {NOTHING} for one in ENTRIES if one.section != "error")
+    assert all(set(one.says) == {NO_MESSAGE} for one in ENTRIES if one.section != "error")
 
 
 def test_the_notebook_has_them_all_in_order_and_checks_each():
@@ -322,8 +323,8 @@ def test_nothing_like_it(asked):
 
 
 def test_an_explanation_says_why_and_what_to_do():
-    said = named("Lengths on the GPU").says[0]
-    found, one = pv.explain(said), named("Lengths on the GPU")
+    said = find_entry("Lengths on the GPU").says[0]
+    found, one = pv.explain(said), find_entry("Lengths on the GPU")
     assert found.sure
     assert found.summary == "Sure: entry 12 of notebook 15, “Lengths on the GPU”."
     assert found.to_text() == repr(found) == f"{found.summary}\n\n{one.to_text()}"
@@ -475,11 +476,11 @@ def test_an_entry_that_shows_nothing(capsys):
         pass
     assert (
         f"3. Lengths too short\n{capsys.readouterr().out}"
-        == named("Lengths too short").to_text() + "\n"
+        == find_entry("Lengths too short").to_text() + "\n"
     )
     for kind in (AssertionError, KeyboardInterrupt):
         with pytest.raises(kind), museum.entry("Lengths too short"):
             raise kind
     with pytest.raises(ValueError, match="name is 'Dinosaurs'; choose one of 'Batch and"):
-        named("Dinosaurs")
+        find_entry("Dinosaurs")
     assert capsys.readouterr().out == ""

@@ -417,7 +417,7 @@ def test_unpacking_is_wider_only_where_there_is_padding_and_in_this_thread():
 
     assert compared(one_by_one).agrees
     packed = pack_padded_sequence(X, LENGTHS, batch_first=True)
-    with private.UnpackingWider(3), ThreadPoolExecutor() as threads:
+    with private.ExtraPaddingMode(3), ThreadPoolExecutor() as threads:
         assert pad_packed_sequence(packed)[0].shape[0] == 11
         other = threads.submit(pad_packed_sequence, packed).result()
     assert other[0].shape[0] == pad_packed_sequence(packed)[0].shape[0] == 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core.cuts import Prediction, best_cuts, every_cut, predict, rectangles
+from packviz.core.cuts import StaircaseWork, best_cuts, count_work, cuts_at_lengths, rectangles
 
 some_lengths = st.lists(st.integers(1, 9), min_size=1, max_size=7)
 CALLS = st.sampled_from([0, 1, 3, 10, 50])
@@ -16,13 +16,13 @@ CALLS = st.sampled_from([0, 1, 3, 10, 50])
 
 def cost(lengths, cuts, call):
     """Returns the cost of a staircase in cells."""
-    work = predict(lengths, cuts)
+    work = count_work(lengths, cuts)
     return work.cells + call * work.calls
 
 
 def every_staircase(lengths):
     """Yields all cuts that may be best."""
-    first, *inner, last = every_cut(lengths)
+    first, *inner, last = cuts_at_lengths(lengths)
     for count in range(len(inner) + 1):
         for between in itertools.combinations(inner, count):
             yield (first, *between, last)
@@ -58,14 +58,14 @@ def test_rectangles_cover_exactly_the_cells_that_they_should(lengths, data):
     assert covered.max() == 1
     assert covered[real].all()
     wasted = (covered * ~real).sum()
-    assert predict(lengths, cuts) == Prediction(len(cuts) - 1, covered.sum(), wasted)
+    assert count_work(lengths, cuts) == StaircaseWork(len(cuts) - 1, covered.sum(), wasted)
 
 
 def test_from_padding_to_packing():
     lengths = [8, 3, 5, 5, 1]
     assert best_cuts(lengths, 10**9) == best_cuts(lengths, 0, 1) == (0, 8)
-    assert best_cuts(lengths, 0) == best_cuts(lengths, 0, 4) == every_cut(lengths)
-    assert every_cut(lengths) == (0, 1, 3, 5, 8)
+    assert best_cuts(lengths, 0) == best_cuts(lengths, 0, 4) == cuts_at_lengths(lengths)
+    assert cuts_at_lengths(lengths) == (0, 1, 3, 5, 8)
     assert rectangles(lengths, (0, 3, 8)) == [(0, 3, 5), (3, 8, 3)]
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import (
     pad_packed_sequence,
 )
 
-from packviz.core.layout import MOST_STEPS, Layout, sequence_name
+from packviz.core.layout import MAX_STEPS, Layout, sequence_name
 
 some_lengths = st.lists(
     st.integers(1, 12), min_size=1, max_size=40
@@ -210,7 +210,7 @@ NAN, INF = float("nan"), float("inf")
         ([INF, 3], "lengths[0] is inf: not a whole number"),
         ([3, 1e30], "lengths[1] is 1e+30: too large"),
         (np.array([3, 2**63], dtype=np.uint64), "lengths[1] is 9223372036854775808: too large"),
-        ([3, MOST_STEPS + 1], "lengths[1] is 10000001: a Layout has at most 10,000,000 time steps"),
+        ([3, MAX_STEPS + 1], "lengths[1] is 10000001: a Layout has at most 10,000,000 time steps"),
         ([3, 2**70], "lengths[1] is 1.1805916207174113e+21: too large"),
         ([[3, 2]], "lengths must be one-dimensional, got shape (1, 2)"),
         (5, "lengths is 5; list the number of real time steps of each sequence, as in [5, 3, 2]"),
@@ -246,7 +246,7 @@ def test_wrong_lengths_are_refused(lengths, message):
         (4.0, "max_len is 4.0; give a whole number of at least 0"),
         (True, "max_len is True; give"),
         ("4", "max_len is '4'; give"),
-        (MOST_STEPS + 1, "max_len is 10000001: a Layout has at most 10,000,000 time steps"),
+        (MAX_STEPS + 1, "max_len is 10000001: a Layout has at most 10,000,000 time steps"),
     ],
 )
 def test_wrong_max_len_is_refused(max_len, message):

@@ -49,5 +49,5 @@ def test_how_it_is_read():
 def test_a_wrong_number_of_lengths(count, batch_first, message):
     described = "x of shape (5, 3, 7), read as (T, B, I)"
     with pytest.raises(ValueError, match=f"^{re.escape(message.format(described))}$"):
-        Padded.fitting(count, (5, 3, 7), batch_first, features=", I")
+        Padded.fitting(count, (5, 3, 7), batch_first, feature_dims=", I")
     assert Padded.fitting(3, (5, 3, 7), False) == (3, 5, False)

@@ -7,7 +7,7 @@ from hypothesis import given
 from specs import module, specs
 from torch import nn
 
-from packviz.core.spec import GATES, UPDATES, Spec
+from packviz.core.spec import GATES, UPDATE_FLOPS, Spec
 
 
 @given(specs())
@@ -62,6 +62,6 @@ CELLS = {"LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "RNN": nn.RNNCell}
 
 def test_each_kind_of_rnn_has_the_gates_of_its_cell():
     """A new kind of RNN needs a cell to be compared with, and the FLOPs of its update."""
-    assert {*GATES} == {*UPDATES} == {*CELLS}
+    assert {*GATES} == {*UPDATE_FLOPS} == {*CELLS}
     for mode, cell in CELLS.items():
         assert len(cell(2, 5).weight_ih) == 5 * GATES[mode]

@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import packviz as pv
-from packviz.core.util import is_readers, package
+from packviz.core.util import is_user_code, package_name
 
 
 def frames(call):
@@ -19,9 +19,9 @@ def frames(call):
     try:
         call()
     except Exception as error:
-        return [(package(frame), is_readers(frame)) for frame, _ in walk_tb(error.__traceback__)][
-            2:
-        ]
+        return [
+            (package_name(frame), is_user_code(frame)) for frame, _ in walk_tb(error.__traceback__)
+        ][2:]
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_picture(spec, layout, theme):
 def by_fill(picture):
     """Returns the solid and the hatched boxes, each without the first one, which is in the key."""
     hatches = (palette.LIGHT.padding, palette.DARK.padding)
-    solid = [box for box in picture.boxes if box.fill == bars.SOLID]
+    solid = [box for box in picture.boxes if box.fill == bars.SOLID_FILL]
     hatched = [box for box in picture.boxes if box.fill in hatches]
     return solid[1:], hatched[1:]
 
@@ -236,7 +236,7 @@ def by_fill(picture):
 @given(specs(), layouts)
 def test_bars_of_steps_are_in_proportion(spec, layout):
     both = flops(spec, layout).per_step
-    picture = ParsedSvg(bars.steps("title", both.packed, both.padded, "light").svg())
+    picture = ParsedSvg(bars.draw_step_bars("title", both.packed, both.padded, "light").svg())
     top = both.padded.max()
     solid, hatched = by_fill(picture)
     assert np.allclose(
@@ -253,7 +253,7 @@ def test_bars_of_steps_are_in_proportion(spec, layout):
 @given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=4))
 def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
-    picture = ParsedSvg(bars.totals("title", rows, "dark").svg())
+    picture = ParsedSvg(bars.draw_totals("title", rows, "dark").svg())
     solid, hatched = by_fill(picture)
     scale = max(box.right - min(box.x for box in solid) for box in [*solid, *hatched]) / (
         max(map(sum, pairs)) or 1

@@ -313,8 +313,8 @@ def test_what_cannot_be_counted():
 def test_cuda_counts_the_same():
     here, there = (profile.count([5, 4, 2, 2], 8, device=device) for device in ("cpu", "cuda"))
     for one, other in ((here.pack, there.pack), (here.pad, there.pad)):
-        assert one.recorded == other.recorded
+        assert one.node_names == other.node_names
         assert one.backward.bytes == other.backward.bytes
         assert other.backward.kernels >= len(other.backward.operators)
     run = profile.count_rnn(nn.GRU(3, 4, device="cuda"), [5, 4, 2])
-    assert "CudnnRnnBackward" in run.recorded
+    assert "CudnnRnnBackward" in run.node_names

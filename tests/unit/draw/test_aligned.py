@@ -14,10 +14,10 @@ from hypothesis.extra.numpy import arrays
 import packviz as pv
 from packviz.draw import palette
 from packviz.draw.aligned import Aligned
-from packviz.draw.palette import SEQUENCES
+from packviz.draw.palette import SEQUENCE_FILLS
 from packviz.draw.text import difference
 from packviz.panels import AlignPanel
-from packviz.panels.align import ZEROS, guessed
+from packviz.panels.align import ZERO_PLACES, guess_alignment
 
 batches = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 
@@ -53,7 +53,7 @@ def test_in_words():
 def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
     picture = batch(lengths, side)
     drawing = ParsedSvg(picture.to_svg())
-    cells = [box for box in drawing.boxes if box.fill in SEQUENCES]
+    cells = [box for box in drawing.boxes if box.fill in SEQUENCE_FILLS]
     assert len(cells) == sum(lengths)
     tops = sorted({box.y for box in drawing.boxes if box.stroke})
     left = min(box.x for box in drawing.boxes if box.stroke)
@@ -224,12 +224,14 @@ def test_vectors_that_do_not_fit_are_refused(vectors):
 
 def test_the_guess():
     x = torch.tensor([[0, 0, 7, 8, 0, 0], [0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6]])
-    assert guessed(x, "right").tolist() == [[7, 8, 0, 0, 0, 0], [0] * 6, [1, 2, 3, 4, 5, 6]]
-    assert guessed(x, "left").tolist() == [[0, 0, 0, 0, 7, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
+    assert guess_alignment(x, "right").tolist() == [[7, 8, 0, 0, 0, 0], [0] * 6, [1, 2, 3, 4, 5, 6]]
+    assert guess_alignment(x, "left").tolist() == [[0, 0, 0, 0, 7, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
 
 
 @given(
-    st.sampled_from(ZEROS), st.sampled_from(["left", "right"]), st.sampled_from(["left", "right"])
+    st.sampled_from(ZERO_PLACES),
+    st.sampled_from(["left", "right"]),
+    st.sampled_from(["left", "right"]),
 )
 def test_the_panel_says_where_the_guess_is_wrong(zeros, before, after):
     panel = AlignPanel()
@@ -245,7 +247,7 @@ def test_the_panel_says_where_the_guess_is_wrong(zeros, before, after):
     assert f"padding on the {after}, by lengths (" in said
     assert (panel.wrong_cells > 0) == ("!" in said) == ("✗ guessed" in said)
     assert (panel.wrong_cells > 0) == (
-        {"none": "", ZEROS[1]: "right", ZEROS[2]: "left"}[zeros] == after
+        {"none": "", ZERO_PLACES[1]: "right", ZERO_PLACES[2]: "left"}[zeros] == after
     )
 
 

@@ -49,9 +49,14 @@ def test_spans_are_where_their_numbers_say(groups, theme):
 
 
 def test_a_label_is_not_crossed_by_the_line():
-    group = {"a": bars.Bar([(0.97, bars.SOLID)], "0.97"), "b": bars.Bar([(1, bars.SOLID)], "1")}
-    drawing = ParsedSvg(bars.rows("title", {"": group}, "light", line=1).svg())
-    longest = max(box.right for box in drawing.boxes if box.fill == bars.SOLID)
+    group = {
+        "a": bars.Bar([(0.97, bars.SOLID_FILL)], "0.97"),
+        "b": bars.Bar([(1, bars.SOLID_FILL)], "1"),
+    }
+    drawing = ParsedSvg(
+        bars.draw_horizontal_bars("title", {"": group}, "light", line_value=1).svg()
+    )
+    longest = max(box.right for box in drawing.boxes if box.fill == bars.SOLID_FILL)
     assert drawing.text("0.97").x > longest
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.draw import batch_picture, palette, text
-from packviz.draw.palette import DARK, LIGHT, SEQUENCES
+from packviz.draw.palette import DARK, LIGHT, SEQUENCE_FILLS
 
 small = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 large = st.lists(st.integers(1, 600), min_size=17, max_size=120)
@@ -20,8 +20,8 @@ words = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
 def svg(lengths, *labels, theme="light", **choices):
-    shown = batch_picture.Shown(Layout(lengths), *labels, **choices)
-    return batch_picture.draw(shown, theme).svg()
+    view = batch_picture.BatchView(Layout(lengths), *labels, **choices)
+    return batch_picture.draw(view, theme).svg()
 
 
 def drawn(*batch, **choices):
@@ -35,7 +35,7 @@ def parts(layout, **choices):
     beside = steps.y == 14  # else the steps are below the padded grid
     boxes = SimpleNamespace(padded=[], steps=[], data=[], drawing=drawing)
     for box in drawing.boxes:
-        if box.fill not in SEQUENCES:
+        if box.fill not in SEQUENCE_FILLS:
             continue
         if box.y > data.y:
             boxes.data.append(box)
@@ -143,8 +143,8 @@ def test_indices_are_beside_their_rows(lengths):
 
 
 def test_a_bold_name_has_room_beside_the_indices():
-    shown = batch_picture.Shown(Layout([1]), names=["sentence number"])
-    assert shown.name_width >= 128  # in DejaVu Sans, which is wider than Helvetica
+    view = batch_picture.BatchView(Layout([1]), names=["sentence number"])
+    assert view.name_width >= 128  # in DejaVu Sans, which is wider than Helvetica
 
 
 def test_no_value_is_cut_if_it_has_room_below():
@@ -183,8 +183,8 @@ def test_form_with_flat_rows(lengths, more):
     check_form(Layout(lengths), flat=True, indices=more)
 
 
-@given(small | large, st.integers(0, 3), st.sampled_from(text.PARTS))
-@example([135] * 200_000, 0, text.DATA)
+@given(small | large, st.integers(0, 3), st.sampled_from(text.BATCH_PARTS))
+@example([135] * 200_000, 0, text.PACKED_DATA)
 @example([20_000] + [1] * 40, 0, text.PACKED)
 @example([2] * 15_000, 0, text.PADDED)
 def test_form_of_a_part(lengths, extra, part):
@@ -202,7 +202,7 @@ def test_any_labels_and_names_can_be_drawn(labels):
     check_form(layout, labels)
     check_form(layout, labels, names=[row[0] for row in labels], indices=True)
     drawing = drawn(layout, labels)
-    cells = [(label_in(drawing, b), b) for b in drawing.boxes if b.fill in SEQUENCES]
+    cells = [(label_in(drawing, b), b) for b in drawing.boxes if b.fill in SEQUENCE_FILLS]
     labelled = [(label, box) for label, box in cells if label]
     assert len(labelled) == 3 * sum(bool(label) for row in labels for label in row)
     assert all(label.box.width <= box.width for label, box in labelled)
@@ -230,7 +230,7 @@ def test_contrast_of_the_themes(theme):
     inks = (theme.text, theme.muted, theme.accent, theme.wrong)
     assert all(contrast(ink, theme.ground) >= 4.5 for ink in inks)
     assert contrast(theme.muted, theme.padding) >= 4.5
-    assert all(contrast(palette.ink_on(fill), fill) >= 4.5 for fill in SEQUENCES)
+    assert all(contrast(palette.ink_on(fill), fill) >= 4.5 for fill in SEQUENCE_FILLS)
     assert contrast(theme.line, theme.ground) >= 3
     assert contrast(theme.hatch, theme.padding) >= 2
 

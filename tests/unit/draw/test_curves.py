@@ -18,7 +18,7 @@ from packviz.draw.curves import (
     Curve,
     Plot,
     Sweep,
-    doublings,
+    doubling_ticks,
     log_ticks,
     spread_labels,
     ticks,
@@ -35,7 +35,7 @@ def curve(name="padded", method=0, source=0, x=(1, 2, 4), y=(1.0, 2.0, 3.0)):
 
 
 def sweep(*curves, sources=("here",), notes=(), log=False):
-    plots = [Plot("left", curves, log=log), Plot("right", [], log=log)]
+    plots = [Plot("left", curves, is_log=log), Plot("right", [], is_log=log)]
     return Sweep("Title", [plots], sources, notes, "the text")
 
 
@@ -69,8 +69,8 @@ def test_ticks_are_round_and_enclose(ends, make):
 
 
 def test_sizes_that_double_are_enough_for_an_axis():
-    assert doublings([*range(32, 513, 32)]) == [32, 64, 128, 256, 512]
-    assert doublings([5, 7, 9]) == [5, 7, 9]
+    assert doubling_ticks([*range(32, 513, 32)]) == [32, 64, 128, 256, 512]
+    assert doubling_ticks([5, 7, 9]) == [5, 7, 9]
 
 
 @given(st.lists(st.integers(30, 230), max_size=14))
@@ -157,10 +157,10 @@ def test_the_chart_shows_the_same(sources):
     assert [trace.name for trace in lines] == names
     for trace, drawn in zip(lines, curves, strict=True):
         assert (list(trace.x), list(trace.y)) == (list(drawn.x), list(drawn.y))
-        assert np.allclose(trace.error_y.array, np.subtract(drawn.high, drawn.y))
-        assert np.allclose(trace.error_y.arrayminus, np.subtract(drawn.y, drawn.low))
+        assert np.allclose(trace.error_y.array, np.subtract(drawn.upper_quartiles, drawn.y))
+        assert np.allclose(trace.error_y.arrayminus, np.subtract(drawn.y, drawn.lower_quartiles))
         assert trace.line.color == trace.marker.color == drawn.colour
-        assert trace.marker.symbol == drawn.symbol
+        assert trace.marker.symbol == drawn.marker_name
     assert [trace.line.dash for trace in lines] == ["solid", "8px,4px"]
     assert chart.to_text() == "the text"
     layout = chart.figure.layout

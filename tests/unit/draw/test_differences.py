@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from packviz.draw import differences, palette
 from packviz.draw.differences import Differences
-from packviz.draw.palette import SHADES
+from packviz.draw.palette import DIFFERENCE_FILLS
 from packviz.draw.sheet import WIDTH
-from packviz.draw.text import share, short_share
+from packviz.draw.text import format_share, short_share
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
 
@@ -55,12 +55,12 @@ def test_every_cell_that_differs_is_lit_up_and_marked(grid):
     wanted = dict.fromkeys(range(4), 0)
     for r in range(len(grid.rows)):
         for c in range(len(grid.columns)):
-            if grid.shades[r, c] >= 0:
-                wanted[grid.shades[r, c]] += 1
+            if grid.shade_indices[r, c] >= 0:
+                wanted[grid.shade_indices[r, c]] += 1
     (frame,) = [b for b in ParsedSvg(svg).boxes if b.fill == "none"]
     width = frame.width / len(grid.columns)
     for shade, count in wanted.items():
-        drawn = sum(round(b.width / width) for b in cells(svg, SHADES[shade]))
+        drawn = sum(round(b.width / width) for b in cells(svg, DIFFERENCE_FILLS[shade]))
         assert drawn == count
     lit = sum(wanted.values())
     if few:  # a number in bold
@@ -85,7 +85,7 @@ def test_the_text_has_every_cell(grid):
         name, *said = line.split()
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
-            inside = share(grid.shares[r, c]) if grid.differs[r, c] else "="
+            inside = format_share(grid.shares[r, c]) if grid.differs[r, c] else "="
             assert cell == (
                 f"[{inside}]" if (grid.padding is not None and grid.padding[r, c]) else inside
             )
@@ -101,9 +101,9 @@ def test_padding_is_hatched_and_never_lit_up():
         1,
         np.array([[False, True]]),
     )
-    assert grid.shades.tolist() == [[2, -1]]
+    assert grid.shade_indices.tolist() == [[2, -1]]
     svg = differences.draw([grid], "", "light").svg()
-    assert len(cells(svg, SHADES[2])) == 1
+    assert len(cells(svg, DIFFERENCE_FILLS[2])) == 1
     padding = [box for box in ParsedSvg(svg).boxes if box.fill == palette.LIGHT.padding]
     assert sum(bool(box.stroke) for box in padding) == 2  # the cell and the key, not the number
     assert svg.count(">50%<") == 2
@@ -115,10 +115,10 @@ def test_padding_is_hatched_and_never_lit_up():
 )
 def test_shades_are_shares_of_the_scale(value, shade):
     grid = Differences("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
-    assert grid.shades[0, 0] == shade
+    assert grid.shade_indices[0, 0] == shade
     # The number in the cell is that share, too, and so is what the text says.
     assert f">{escape(short_share(value))}<" in differences.draw([grid], "", "light").svg()
-    assert grid.to_text()[-1].split() == ["a", share(value)]
+    assert grid.to_text()[-1].split() == ["a", format_share(value)]
 
 
 @given(st.lists(random_grids(), min_size=1, max_size=5), st.sampled_from(list(palette.THEMES)))
@@ -144,4 +144,4 @@ def test_of_many_rows_some_are_drawn():
     grid = Differences("d", [str(r) for r in range(1000)], list("012"), values, values > 0, 10.0)
     drawing = ParsedSvg(grid.sheet("light").svg())
     assert "d, one in 5 of 1,000 rows" in drawing.said()
-    assert sum(box.fill == SHADES[1] for box in drawing.boxes) == 200
+    assert sum(box.fill == DIFFERENCE_FILLS[1] for box in drawing.boxes) == 200

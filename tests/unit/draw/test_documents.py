@@ -13,7 +13,14 @@ import packviz as pv
 from packviz.core.batches import CUT, FILLS, PADDED
 from packviz.core.sentences import sentences
 from packviz.draw import palette
-from packviz.draw.documents import BOTH, CAUSAL, DOCUMENT, MASKS, NONE, Scores
+from packviz.draw.documents import (
+    CAUSAL_DOCUMENT_MASK,
+    CAUSAL_MASK,
+    DOCUMENT_MASK,
+    MASKS,
+    NO_MASK,
+    Scores,
+)
 from packviz.draw.palette import LIGHT, REAL, THEMES
 
 strategies, masks = st.sampled_from(FILLS), st.sampled_from(MASKS)
@@ -44,9 +51,9 @@ def kinds(it):
     """
     own = owners(it)
     q, k = own[:, :, None], own[:, None, :]
-    cross_document = "·" if it.mask in (DOCUMENT, BOTH) else "x"
+    cross_document = "·" if it.mask in (DOCUMENT_MASK, CAUSAL_DOCUMENT_MASK) else "x"
     found = np.where((q < 0) | (k < 0), "·", np.where(q == k, "#", cross_document))
-    if it.mask in (CAUSAL, BOTH):
+    if it.mask in (CAUSAL_MASK, CAUSAL_DOCUMENT_MASK):
         found[:, np.triu(np.ones((it.row_size, it.row_size), dtype=bool), 1)] = " "
     return found
 
@@ -73,10 +80,10 @@ def test_every_score_is_counted_once(it):
 def test_what_is_needed_are_the_scores_of_documents_that_run_alone(n):
     own = torch.block_diag(*(torch.ones(size, size) for size in n))
     seen = {
-        NONE: torch.ones_like(own),
-        CAUSAL: torch.ones_like(own).tril(),
-        DOCUMENT: own,
-        BOTH: own.tril(),
+        NO_MASK: torch.ones_like(own),
+        CAUSAL_MASK: torch.ones_like(own).tril(),
+        DOCUMENT_MASK: own,
+        CAUSAL_DOCUMENT_MASK: own.tril(),
     }
     for mask in MASKS:
         row, padded = Scores(n, mask=mask), Scores(n, strategy=PADDED, mask=mask)
@@ -132,7 +139,7 @@ def test_the_grids_in_words_are_the_scores(it):
 
 
 @given(filled())
-@example(Scores([5, 3, 2], mask=BOTH))
+@example(Scores([5, 3, 2], mask=CAUSAL_DOCUMENT_MASK))
 @example(Scores([1]))
 def test_every_score_is_drawn_as_what_it_is(it):
     drawing = ParsedSvg(it.to_svg())
@@ -169,7 +176,7 @@ def test_every_time_step_lies_in_its_row(it):
 
 
 @given(filled(), st.sampled_from(list(THEMES)))
-@example(Scores([5, 3, 2], mask=BOTH), "dark")
+@example(Scores([5, 3, 2], mask=CAUSAL_DOCUMENT_MASK), "dark")
 @example(Scores(range(1, 513), 512), "light")
 def test_texts_are_in_the_picture_and_apart(it, theme):
     drawing = ParsedSvg(it.to_svg(theme))
@@ -177,7 +184,7 @@ def test_texts_are_in_the_picture_and_apart(it, theme):
 
 
 def test_a_large_picture_stays_light_and_says_what_it_leaves_out():
-    large = Scores([len(sentence) for sentence in sentences()], 64, mask=CAUSAL)
+    large = Scores([len(sentence) for sentence in sentences()], 64, mask=CAUSAL_MASK)
     assert large.to_svg() == large.to_svg()
     assert len(large.to_svg()) < 60_000
     assert any("the first 4 of 102 rows" in said for said in ParsedSvg(large.to_svg()).said())

@@ -14,13 +14,13 @@ PLOTLY = "application/vnd.plotly.v1+json"
 @pytest.fixture(autouse=True)
 def _light(monkeypatch):
     monkeypatch.setattr(theme, "_dark", False)
-    monkeypatch.setattr(theme, "_followers", [])
+    monkeypatch.setattr(theme, "_callbacks", [])
 
 
 def in_panels():
-    chart = figures.axes("Title", "in words", x="padding", y="work", panels=["a", "b"])
-    chart.points([1, 2], [3.0, 4.0], "packed")
-    return chart.points([1, 2], [3.0, 4.0], "padded", 1, panel=1)
+    chart = figures.empty_chart("Title", "in words", x="padding", y="work", panels=["a", "b"])
+    chart.add_points([1, 2], [3.0, 4.0], "packed")
+    return chart.add_points([1, 2], [3.0, 4.0], "padded", 1, panel_index=1)
 
 
 def test_stored_output():
@@ -52,14 +52,14 @@ def test_a_chart_on_a_page_that_turns_dark_is_drawn_again(monkeypatch):
     handle = Handle()
     monkeypatch.setattr("IPython.display.display", handle.show)
     in_panels()._ipython_display_()
-    theme.announce(True)
-    theme.announce(False)
+    theme.set_dark(True)
+    theme.set_dark(False)
     assert handle.grounds == [LIGHT.ground, DARK.ground, LIGHT.ground]
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_charts_can_be_read(dark):
-    theme.announce(dark)
+    theme.set_dark(dark)
     shown = in_panels()._repr_mimebundle_()[PLOTLY]
     layout = shown["layout"]["template"]["layout"]
     ground = layout["paper_bgcolor"]
@@ -74,10 +74,10 @@ def test_charts_can_be_read(dark):
 
 def test_no_colour_of_the_light_theme_stays_in_the_dark():
     """Whiskers have colours of the theme too. A name that contains a colour stays as it is."""
-    theme.announce(True)
+    theme.set_dark(True)
     name = f"not {LIGHT.text}"
     whiskers = {"type": "data", "array": [1], "color": LIGHT.line}
-    chart = in_panels().points([2], [3.5], name, error_x=whiskers)
+    chart = in_panels().add_points([2], [3.5], name, error_x=whiskers)
     drawn = json.dumps(chart._repr_mimebundle_()[PLOTLY])
     light = set(vars(LIGHT).values()) - set(vars(DARK).values())
     assert not [colour for colour in light if f'"{colour}"' in drawn]
@@ -85,5 +85,5 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark():
 
 
 def test_the_key_has_each_name_once():
-    chart = in_panels().points([1], [2], "packed", panel=1).points([1], [2], "")
+    chart = in_panels().add_points([1], [2], "packed", panel_index=1).add_points([1], [2], "")
     assert [trace.name for trace in chart.figure.data if trace.showlegend] == ["packed", "padded"]

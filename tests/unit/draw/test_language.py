@@ -38,7 +38,7 @@ def test_the_moving_batch_is_light_and_becomes_its_layout():
 
 def test_the_palette_has_every_colour():
     words = " ".join(ParsedSvg(pictures.colours()).said())
-    both = {*palette.FILLS} - {*palette.SHADES}
+    both = {*palette.FILL_COLOURS} - {*palette.DIFFERENCE_FILLS}
     assert not [colour for colour in both if words.count(colour) < 2]  # light and dark
     for theme in (palette.LIGHT, palette.DARK):
         shown = set(vars(theme).values()) - {theme.ground, theme.line}
@@ -46,7 +46,7 @@ def test_the_palette_has_every_colour():
 
 
 def test_letters_are_black_or_white_whichever_has_more_contrast():
-    for fill in palette.FILLS:
+    for fill in palette.FILL_COLOURS:
         inks = ("#000000", "#ffffff")
         assert palette.ink_on(fill) == max(inks, key=lambda ink: contrast(ink, fill))
 
@@ -55,7 +55,7 @@ def test_one_colour_is_one_thing():
     methods = {**palette.METHODS}
     assert methods.pop("frozen") == methods["padded"]  # both run on padded data
     assert len(set(methods.values())) == len(methods)
-    assert not {*methods.values(), palette.REAL} & {*palette.SEQUENCES}
+    assert not {*methods.values(), palette.REAL} & {*palette.SEQUENCE_FILLS}
     assert palette.REAL not in methods.values()
     for colour in (palette.REAL, *methods.values()):
         assert contrast(palette.ink_on(colour), colour) >= 4.5
@@ -94,7 +94,7 @@ def lab(colour, sight):
 def test_methods_are_told_apart_whatever_the_sight(sight, least):
     for one, other in combinations({*palette.METHODS.values()}, 2):
         assert np.linalg.norm(lab(one, sight) - lab(other, sight)) >= least, (one, other)
-    for method, sequence in product(palette.METHODS.values(), palette.SEQUENCES):
+    for method, sequence in product(palette.METHODS.values(), palette.SEQUENCE_FILLS):
         assert np.linalg.norm(lab(method, "usual") - lab(sequence, "usual")) >= 25
 
 

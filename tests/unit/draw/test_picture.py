@@ -17,7 +17,7 @@ from packviz.draw import batch_picture, text
 from packviz.draw.picture import Picture, show
 
 LENGTHS = [3, 1, 2]
-WORDS = text.describe(text.Labelled(pv.Layout(LENGTHS)))
+WORDS = text.describe_batch(text.LabelledBatch(pv.Layout(LENGTHS)))
 
 
 def grid(picture):
@@ -196,7 +196,7 @@ def test_forms_of_a_picture():
     for theme in ("light", "dark", "live"):
         assert (
             picture.to_svg(theme)
-            == batch_picture.draw(batch_picture.Shown(picture.layout), theme).svg()
+            == batch_picture.draw(batch_picture.BatchView(picture.layout), theme).svg()
         )
     assert picture.to_svg() == picture.to_svg("light")
     with pytest.raises(ValueError, match="theme is 'sepia'"):
@@ -247,7 +247,8 @@ CELL = re.compile(r"\b[a-z]\d+\b")
 
 
 @given(
-    st.lists(st.integers(1, text.FEW), min_size=1, max_size=text.FEW), st.sampled_from([*TITLES])
+    st.lists(st.integers(1, text.MAX_LISTED), min_size=1, max_size=text.MAX_LISTED),
+    st.sampled_from([*TITLES]),
 )
 def test_a_part_is_drawn_and_said_alone(lengths, part):
     picture = show(lengths, part=part)

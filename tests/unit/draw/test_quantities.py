@@ -18,7 +18,7 @@ def test_a_number_is_rounded_to_what_is_known(value, below, above):
     words = quantities.known(value, (low, high)).replace(",", "")
     assert abs(float(words) - value) <= max(high - low, 0.005 * value)
     assert len(words.replace(".", "").strip("0")) <= 3
-    ends = quantities.between((low, high)).replace(",", "").split(" to ")
+    ends = quantities.format_interval((low, high)).replace(",", "").split(" to ")
     assert float(ends[0]) <= low * (1 + 1e-6) + 1e-12
     assert float(ends[1]) >= high * (1 - 1e-6)
 
@@ -34,4 +34,4 @@ def test_a_number_is_rounded_to_what_is_known(value, below, above):
 )
 def test_digits(value, interval, number, words):
     assert quantities.known(value, interval) == number
-    assert quantities.between(interval) == words
+    assert quantities.format_interval(interval) == words

@@ -73,7 +73,7 @@ def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
     for i in range(9):
         sheet.box(10 * i, 0, 10, 10, "#111111")
         sheet.text(10 * i, 8, "a")
-    sheet.layer()
+    sheet.start_layer()
     sheet.box(0, 0, 10, 10, "#222222")
     svg = sheet.svg()
     assert svg.count("<path") == 3  # the ground too

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from packviz.core.layout import Layout
 from packviz.draw import palette
-from packviz.draw.palette import LIGHT, REAL, SEQUENCES
-from packviz.draw.stairs import Stairs, trade_off
+from packviz.draw.palette import LIGHT, REAL, SEQUENCE_FILLS
+from packviz.draw.stairs import Stairs, plot_trade_off
 
 few = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 many = st.lists(st.integers(1, 600), min_size=17, max_size=400)
@@ -97,7 +97,9 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
     named = (
         len(order) <= 30
     )  # with more rows there is no room for a name, and colours would tell nobody apart
-    real = [b for b in drawing.boxes if b.fill in (SEQUENCES if named else [palette.REAL])][:-1]
+    real = [b for b in drawing.boxes if b.fill in (SEQUENCE_FILLS if named else [palette.REAL])][
+        :-1
+    ]
     reach = {}
     for box in real:
         r = round((box.y - y) / height)
@@ -160,7 +162,7 @@ def curves(drawing):
 @example(([1, 2], [7, 0], [1.0, 0.9], 2))
 def test_curves_and_cursor(given):
     calls, wasted, costs, at = given
-    chart = trade_off(calls, wasted, costs, at)
+    chart = plot_trade_off(calls, wasted, costs, at)
     drawing = ParsedSvg(chart.to_svg())
     left, right = curves(drawing)
     assert np.allclose(np.diff([x for x, _ in left]), np.diff([x for x, _ in right]), atol=0.03)

@@ -17,7 +17,7 @@ lengths = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 @given(lengths, st.integers(0, 3))
 def test_every_cell_is_in_its_place(lengths, extra):
     layout = Layout(lengths, min(max(lengths) + extra, 16))
-    summary, padded, packed = text.describe(text.Labelled(layout)).split("\n\n")
+    summary, padded, packed = text.describe_batch(text.LabelledBatch(layout)).split("\n\n")
     cells = [layout.n_cells, layout.n_real, layout.n_padding]
     assert list(map(int, re.findall(r"(\d+) (?:cell|real|padding)", summary))) == cells
     grid = [line.split()[3:] for line in padded.splitlines()[1:]]
@@ -32,7 +32,7 @@ def test_every_cell_is_in_its_place(lengths, extra):
 @given(lengths)
 def test_flat_rows_in_words(lengths):
     layout = Layout(lengths)
-    head, *rows, starts, order = text.describe_flat(text.Labelled(layout)).splitlines()
+    head, *rows, starts, order = text.describe_flat_rows(text.LabelledBatch(layout)).splitlines()
     assert head == text.flat(layout)
     for b, row in enumerate(rows):
         name, where, cells = re.fullmatch(r"  (\w) +rows? +([\d–]+) +(.*)", row).groups()
@@ -44,21 +44,21 @@ def test_flat_rows_in_words(lengths):
 
 
 NUMBERS = {
-    "1 batch": text.count(1, "batch", "batches"),
-    "1,024 batches": text.count(1024, "batch", "batches"),
+    "1 batch": text.with_noun(1, "batch", "batches"),
+    "1,024 batches": text.with_noun(1024, "batch", "batches"),
     "33.3 %": text.percent(1, 3),
     "0 %": text.percent(0, 0),
-    "9,999,999": text.short(9_999_999),
-    "76.5 M": text.short(76_480_000),
-    "1 G": text.short(999_600_000),
+    "9,999,999": text.short_count(9_999_999),
+    "76.5 M": text.short_count(76_480_000),
+    "1 G": text.short_count(999_600_000),
     "0 B": text.size(0),
     "1 kB": text.size(999.6),
     "34.4 GB": text.size(34_426_781_696),
     "0.035": text.difference(0.0348),
     "NaN": text.difference(math.nan),
-    "0.0035%": text.share(0.0000348),
-    "1.23e+03%": text.share(12.34),
-    "inf%": text.share(math.inf),
+    "0.0035%": text.format_share(0.0000348),
+    "1.23e+03%": text.format_share(12.34),
+    "inf%": text.format_share(math.inf),
     "<.1%": text.short_share(0.0000348),
     "0.43%": text.short_share(0.0043),
     "1e3%": text.short_share(12.34),

@@ -19,7 +19,7 @@ from packviz.draw import palette
 from packviz.draw.picture import show
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
 from packviz.lessons.checks import spoilt_batches
-from packviz.lessons.exercise import NOT_YET, Comparison, exercise
+from packviz.lessons.exercise import NO_RESULT_MESSAGE, Comparison, exercise
 from packviz.ops.masks import align
 from packviz.panels.panel import Companion
 
@@ -626,7 +626,10 @@ def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_ca
 
     assert check(twice, second=twice).solved
     for first, second in ((twice, no_answer), (stub, twice)):
-        assert check(first, second=lambda number, f=second: f(number)).to_text() == f"○ {NOT_YET}"
+        assert (
+            check(first, second=lambda number, f=second: f(number)).to_text()
+            == f"○ {NO_RESULT_MESSAGE}"
+        )
     assert check(twice, second=lambda number: 0).to_text() == "✗ So."  # 0 is an answer
 
 

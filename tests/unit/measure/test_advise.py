@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import packviz as pv
 from packviz.core.batches import batches
 from packviz.measure import advise, timing
-from packviz.measure.advise import PACKED, PADDED, SAMPLE, Advice
+from packviz.measure.advise import MAX_BATCHES, PACKED, PADDED, Advice
 from packviz.measure.timing import Timing
 
 AUTO, SPLIT, STAIRCASE = "pv.run, auto", "pv.run, split", "pv.run, staircase"
@@ -95,7 +95,7 @@ class Race(Clock):
     def __init__(self, monkeypatch, costs):
         super().__init__(monkeypatch, advise)
         self.costs, self.calls = costs, []
-        monkeypatch.setattr(advise, "ALL", {name: self.method(name) for name in costs})
+        monkeypatch.setattr(advise, "ALL_METHODS", {name: self.method(name) for name in costs})
 
     def method(self, name):
         def run(rnn, x, lengths):
@@ -143,7 +143,7 @@ def test_the_budget_is_kept(budget, costs, lengths):
     assert spent <= 1.5 * budget + one_call_of_each * (1 + advice.sample)
     assert PACKED in advice.timing.seconds
     assert advice.timing.rounds >= 1
-    assert 1 <= advice.sample <= min(SAMPLE, -(-len(lengths) // 8))
+    assert 1 <= advice.sample <= min(MAX_BATCHES, -(-len(lengths) // 8))
     exact = [name for name in advice.timing.seconds if name not in advice.inexact]
     assert advice.recommended == min(exact, key=advice.timing.median)
 
@@ -160,7 +160,7 @@ def test_out_of_budget_it_recommends_what_measured_fastest(monkeypatch):
 
 def test_a_method_with_other_results_is_left_out(monkeypatch):
     race = Race(monkeypatch, COSTS)
-    right = dict(advise.ALL)
+    right = dict(advise.ALL_METHODS)
 
     def wrong(*given):
         output, state = right[AUTO](*given)
@@ -169,7 +169,7 @@ def test_a_method_with_other_results_is_left_out(monkeypatch):
     def unable(*given):
         raise NotImplementedError("not for a GRU\nreally")
 
-    monkeypatch.setattr(advise, "ALL", right | {AUTO: wrong, STAIRCASE: unable})
+    monkeypatch.setattr(advise, "ALL_METHODS", right | {AUTO: wrong, STAIRCASE: unable})
     advice = pv.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=100.0)
     assert advice.recommended == SPLIT
     assert advice.timing.missing[AUTO] == "its results differ from those of packing"
@@ -193,7 +193,7 @@ def test_a_method_with_other_results_is_left_out(monkeypatch):
 )
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_a_real_run_leaves_no_trace(rnn, monkeypatch):
-    monkeypatch.setattr(timing, "NARROW", float("inf"))
+    monkeypatch.setattr(timing, "NARROW_FACTOR", float("inf"))
     training = rnn.training
     for weight in rnn.parameters():
         weight.grad = torch.full_like(weight, 7)
@@ -221,13 +221,15 @@ def test_the_measured_batches_range_from_small_to_large(lengths, batch_size):
     n = np.array(lengths)
     groups = [n[group] for group in batches(n, batch_size)]
     every = sorted(group.size * group.max() for group in groups)
-    for sample in range(1, min(SAMPLE, len(groups)) + 1):
-        cells = [group.size * group.max() for group in advise._middle(groups, sample)]
+    for sample in range(1, min(MAX_BATCHES, len(groups)) + 1):
+        cells = [
+            group.size * group.max() for group in advise._representative_lengths(groups, sample)
+        ]
         assert len(cells) == sample
         assert cells == sorted(cells)
         if sample == len(groups):
             assert cells == every
-    (middle,) = advise._middle(groups, 1)
+    (middle,) = advise._representative_lengths(groups, 1)
     assert sum(cells < middle.size * middle.max() for cells in every) <= len(groups) // 2
 
 

@@ -13,11 +13,11 @@ import toys
 from packviz.measure import children
 from packviz.measure.children import Child, ChildError
 from packviz.measure.study import Comparison
-from packviz.measure.timing import sample, stopwatch
+from packviz.measure.timing import stopwatch, time_call
 
 
 def call_of(function):
-    return partial(sample, function, stopwatch("cpu"), lambda: None)
+    return partial(time_call, function, stopwatch("cpu"), lambda: None)
 
 
 def random_numbers():

@@ -11,7 +11,7 @@ import toys
 from toys import Point
 
 from packviz.measure import machine, provenance, rnn_calls
-from packviz.measure.study import Comparison, Study, timed
+from packviz.measure.study import Comparison, Study, time_comparison
 from packviz.ops import running
 from packviz.ops.tolerance import multiplies_in_tf32
 
@@ -130,13 +130,18 @@ def test_a_pass_is_forward_alone_or_with_the_gradients():
     n, leaves = torch.tensor([4, 2]), [x, *rnn.parameters()]
     output = rnn_calls.packed(rnn, x, n)[0]
     expected = [output, *torch.autograd.grad(output.sum(), leaves)]
-    for method in (rnn_calls.packed, rnn_calls.own_pad, rnn_calls.drop_in, running.run):
+    for method in (
+        rnn_calls.packed,
+        rnn_calls.packed_packviz_pad,
+        rnn_calls.packed_packviz,
+        running.run,
+    ):
         call = partial(method, rnn, x, n)
-        results = rnn_calls.one_pass(call, leaves)()
+        results = rnn_calls.make_pass(call, leaves)()
         for ours, theirs in zip(results, expected, strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
         assert x.grad is None
-        forward = rnn_calls.one_pass(call, leaves, training=False)()
+        forward = rnn_calls.make_pass(call, leaves, training=False)()
         assert not forward[0].requires_grad
     assert torch.equal(rnn_calls.packed(rnn, x, n, in_order=True)[0], output)
     with pytest.raises(RuntimeError, match="sorted"):
@@ -147,9 +152,11 @@ def test_peak_memory_is_measured_with_the_usual_allocator_alone(monkeypatch):
     def make():
         return Comparison({"filled": lambda: torch.ones(1000)})
 
-    assert timed(make, "cpu", {"rounds": 6}, memory=True).memory == {"filled": 4000}
+    assert time_comparison(make, "cpu", {"rounds": 6}, measure_memory=True).memory == {
+        "filled": 4000
+    }
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
-    assert not timed(make, "cpu", {"rounds": 6}, memory=True).memory
+    assert not time_comparison(make, "cpu", {"rounds": 6}, measure_memory=True).memory
 
 
 # Progress.
@@ -327,7 +334,7 @@ def test_recordings_are_named_by_their_machine(tmp_path, monkeypatch):
 
 def test_the_provenance_names_what_a_time_depends_on(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "9.9"))
-    for name in machine.ALLOCATOR:
+    for name in machine.ALLOCATOR_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert provenance()["allocator"] == "glibc 9.9, default"

@@ -123,7 +123,7 @@ def test_a_budget_ends_the_rounds(monkeypatch):
     calls = {"a": clock.takes("a", [1]), "b": clock.takes("b", [2])}
     for budget, rounds in ((1, 6), (30, 8), (1000, 20)):
         assert measure(calls, clock=clock, warmup=2, budget=budget).rounds == rounds
-    assert measure(calls, clock=clock, warmup=2, budget=1, fewest=1).rounds == 1
+    assert measure(calls, clock=clock, warmup=2, budget=1, min_rounds=1).rounds == 1
 
 
 def test_rounds_end_when_the_ratios_are_known():
@@ -166,7 +166,7 @@ def test_peak_memory_of_a_sum_is_its_two_terms_and_its_result(rows, columns, tim
         for _ in range(times):
             a = a + b
 
-    assert machine.peak(call) == 3 * 4 * rows * columns
+    assert machine.peak_memory(call) == 3 * 4 * rows * columns
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -192,7 +192,7 @@ def test_peak_memory_agrees_with_torchs_own_profiler(packed):
     events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
     lstm.zero_grad()
     changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
-    assert machine.peak(call) == max(np.cumsum(changes)) > 0
+    assert machine.peak_memory(call) == max(np.cumsum(changes)) > 0
 
 
 def test_peak_memory_elsewhere(monkeypatch):
@@ -202,18 +202,18 @@ def test_peak_memory_elsewhere(monkeypatch):
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: log.append("reset"))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 350)
-    assert machine.peak(lambda: log.append("call"), "cuda") == 250
+    assert machine.peak_memory(lambda: log.append("call"), "cuda") == 250
     assert log == ["wait", "reset", "call", "wait"]
-    assert machine.peak(lambda: pytest.fail("not called"), "meta") is None
+    assert machine.peak_memory(lambda: pytest.fail("not called"), "meta") is None
     monkeypatch.delattr(torch.autograd, "_enable_profiler_legacy")
-    assert machine.peak(lambda: pytest.fail("not called")) is None
+    assert machine.peak_memory(lambda: pytest.fail("not called")) is None
 
 
 def test_memory_is_counted_outside_of_the_time():
     clock = FakeClock()
     calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
     result = measure(calls, clock=clock, rounds=2, warmup=1)
-    result = replace(result, memory=timing.peaks(calls, lambda: None, "cpu"))
+    result = replace(result, memory=timing.peak_memories(calls, lambda: None, "cpu"))
     assert result.memory == {"a": 0, "b": 5000}
     assert clock.log.count("a") == 4
     assert result.seconds["a"] == (1, 1)
@@ -291,7 +291,7 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
     monkeypatch.setattr(
         timing, "_keep_busy", lambda device, seconds: log.append(f"busy for {seconds:g} s")
     )
-    monkeypatch.setattr(timing, "_used", {})
+    monkeypatch.setattr(timing, "_last_used", {})
     assert timing.stopwatch("cuda")(lambda: log.append("call")) == 1.5
     used = ["wait for cuda", "record on stream", "call", "record on stream"]
     assert log == ["busy for 1 s", *used, "wait for cuda", "elapsed"]
@@ -317,7 +317,7 @@ def test_a_caption_says_what_how_and_when():
     assert text.endswith("load 1.0 to 2.0 on 2 cores, 3 to 5 rounds, 2026-01-03 to 2026-01-04")
     assert machine.caption(place | {"fake": "a test"}).startswith("MADE UP, no machine was timed")
     each = [{"busy_cores": 0.0}, {"busy_cores": 0.12}]
-    alone = {"parameters": {"processes": machine.ONE_PER_CALL}}
+    alone = {"parameters": {"processes": machine.PROCESS_PER_CALL}}
     text = machine.caption(place | alone, [5], each)
     assert "a process for each method, other programs on 0.0 to 0.1 of 2 cores, 5 rounds" in text
 
@@ -347,18 +347,18 @@ def test_waiting_for_an_idle_machine(monkeypatch):
 
 def test_busy_cores_are_counted(monkeypatch):
     ticks = [(100, 1000), (150, 1200)]
-    monkeypatch.setattr(machine, "_core_seconds", lambda: ticks.pop(0))
+    monkeypatch.setattr(machine, "_core_ticks", lambda: ticks.pop(0))
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     assert machine._busy_cores(0) == 2
     missing = Mock(side_effect=FileNotFoundError)
-    monkeypatch.setattr(machine, "_core_seconds", missing)
+    monkeypatch.setattr(machine, "_core_ticks", missing)
     monkeypatch.setattr("os.getloadavg", lambda: (3.5, 0, 0))
     assert machine._busy_cores(0) == 3.5
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the system has no /proc/stat")
 def test_the_time_of_the_cores_is_read():
-    busy, passed = machine._core_seconds()
+    busy, passed = machine._core_ticks()
     assert 0 < busy < passed
 
 

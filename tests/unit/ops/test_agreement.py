@@ -10,9 +10,9 @@ from torch import nn
 from packviz.ops.agreement import full_precision, relative_difference, relative_error
 from packviz.ops.tolerance import (
     TOLERANCE,
+    gradient_tolerance,
     multiplies_in_tf32,
-    of_gradients,
-    of_states,
+    state_tolerance,
 )
 
 
@@ -23,27 +23,27 @@ def test_rounding_passes_and_more_does_not(dtype):
     wanted = lstm(x)[0]
     rounded = lstm.to(dtype)(x.to(dtype))[0]
     if dtype != torch.float64:  # the reference is float32
-        assert relative_difference(rounded, wanted) <= of_states(dtype, "cpu")
+        assert relative_difference(rounded, wanted) <= state_tolerance(dtype, "cpu")
     assert relative_difference(
-        wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted
-    ) > of_states(dtype, "cpu")
-    assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
+        wanted.double() * (1 + 2 * state_tolerance(dtype, "cpu")), wanted
+    ) > state_tolerance(dtype, "cpu")
+    assert state_tolerance(dtype, "cpu") < gradient_tolerance(dtype) < 0.5
 
 
 def test_tf32_is_coarse_where_it_is_on():
     assert multiplies_in_tf32()
-    assert of_states(torch.float32, "cuda") > 100 * of_states(torch.float32, "cpu")
-    assert of_states(torch.float64, "cuda") == of_states(torch.float64, "cpu")
+    assert state_tolerance(torch.float32, "cuda") > 100 * state_tolerance(torch.float32, "cpu")
+    assert state_tolerance(torch.float64, "cuda") == state_tolerance(torch.float64, "cpu")
     with full_precision():
         assert not multiplies_in_tf32()
-        assert of_states(torch.float32, "cuda") == of_states(torch.float32, "cpu")
+        assert state_tolerance(torch.float32, "cuda") == state_tolerance(torch.float32, "cpu")
     assert multiplies_in_tf32()
 
 
 def test_how_far_apart():
     values = torch.tensor([2.0, -4.0])
     assert relative_difference(values + 1, values) == 0.25  # relative to the largest
-    assert of_gradients(torch.int64) == 0
+    assert gradient_tolerance(torch.int64) == 0
     assert (
         relative_difference(values, values)
         == relative_difference(torch.zeros(2), torch.zeros(2))
@@ -59,7 +59,7 @@ def test_how_far_apart():
     masked = torch.tensor([2.0, -4.0, -math.inf])
     assert relative_difference(masked, masked) == 0
     assert relative_difference(masked + 1, masked) == 0.25  # infinity does not count as the largest
-    assert of_states(torch.int64, "cpu") == 0
+    assert state_tolerance(torch.int64, "cpu") == 0
 
 
 class Older:
@@ -93,13 +93,13 @@ def test_the_relative_error_is_the_largest_of_those_that_are_too_large():
     right = [torch.ones(2), torch.ones(3), torch.ones(1)]
     near = [values * (1 + 1e-6) for values in right]
     far = [right[0], right[1] * 1.5, right[2] * 3]
-    error, agree = relative_error(near, right, of_gradients)
+    error, agree = relative_error(near, right, gradient_tolerance)
     assert (error, agree) == (pytest.approx(1e-6, rel=0.1), True)
-    assert relative_error(far, right, of_gradients) == (2.0, False)
-    assert relative_error([torch.ones(3)], [torch.ones(2)], of_gradients) == (
+    assert relative_error(far, right, gradient_tolerance) == (2.0, False)
+    assert relative_error([torch.ones(3)], [torch.ones(2)], gradient_tolerance) == (
         math.inf,
         False,
     )
-    assert relative_error([], [], of_gradients) == (0.0, True)
+    assert relative_error([], [], gradient_tolerance) == (0.0, True)
     with pytest.raises(ValueError, match="differ in number: 0 and 3"):
-        relative_error([], right, of_gradients)
+        relative_error([], right, gradient_tolerance)

@@ -37,13 +37,13 @@ any_way = st.sampled_from(list(WAYS))
 @contextmanager
 def by(way):
     """Makes everything take one path, even if it is slower."""
-    before = packing._MANY_STEPS, packing._MANY_NUMBERS
+    before = packing._MIN_INDEX_STEPS, packing._MIN_INDEX_NUMBERS
     if WAYS[way]:
-        packing._MANY_STEPS, packing._MANY_NUMBERS = WAYS[way]
+        packing._MIN_INDEX_STEPS, packing._MIN_INDEX_NUMBERS = WAYS[way]
     try:
         yield
     finally:
-        packing._MANY_STEPS, packing._MANY_NUMBERS = before
+        packing._MIN_INDEX_STEPS, packing._MIN_INDEX_NUMBERS = before
 
 
 @st.composite
@@ -376,10 +376,10 @@ def test_backward_is_linear():
 
 
 def made(monkeypatch):
-    """Returns a list that gets an entry for each new route."""
+    """Returns a list that gets an entry for each new cell map."""
     found = []
     monkeypatch.setattr(
-        indices, "Route", lambda *a, Route=indices.Route: found.append(1) or Route(*a)
+        indices, "CellMap", lambda *a, CellMap=indices.CellMap: found.append(1) or CellMap(*a)
     )
     return found
 
@@ -411,22 +411,22 @@ def test_an_index_goes_with_its_batch():
     x = torch.randn(3, 3, 2).requires_grad_()
     with by("index"):
         packed = pv.pack_padded_sequence(x, [1, 3, 2], enforce_sorted=False)
-        kept = weakref.ref(indices.of_packed(packed))
+        kept = weakref.ref(indices.index_from_packed(packed))
         gc.collect()
-        before = len(indices._kept)
+        before = len(indices._index_cache)
         pv.pad_packed_sequence(packed)
-        assert len(indices._kept) == before
+        assert len(indices._index_cache) == before
         del packed
         gc.collect()
         assert kept() is None
-        assert len(indices._kept) == before - 1
+        assert len(indices._index_cache) == before - 1
 
 
 def test_an_index_is_never_stale():
     data = torch.randn(6, 2).requires_grad_()
     with by("index"):
         packed = PackedSequence(data, torch.tensor([3, 2, 1]), None, torch.tensor([2, 0, 1]))
-        indices.keep(indices.of_packed(packed), packed)
+        indices.cache_index(indices.index_from_packed(packed), packed)
         assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
         packed.unsorted_indices.copy_(torch.tensor([0, 2, 1]))
         assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))

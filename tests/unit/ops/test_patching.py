@@ -18,13 +18,13 @@ from torchs import bits, outcome, same, weights
 import packviz as pv
 from packviz.ops import original, packing
 
-TORCHS = {name: getattr(rnn, name) for name in original.NAMES}
-OURS = {name: getattr(packing, name) for name in original.NAMES}
+TORCHS = {name: getattr(rnn, name) for name in original.FUNCTION_NAMES}
+OURS = {name: getattr(packing, name) for name in original.FUNCTION_NAMES}
 
 
 def in_place():
     """Returns the functions under torch's names."""
-    return {name: getattr(rnn, name) for name in original.NAMES}
+    return {name: getattr(rnn, name) for name in original.FUNCTION_NAMES}
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_replaces_in_every_module_and_says_where(program):
     assert program.pad_packed_sequence is pv.pad_packed_sequence
     assert program.Model.pack is TORCHS["pack_padded_sequence"]
     assert program.partial.func is TORCHS["pad_packed_sequence"]
-    places = {f"torch.nn.utils.rnn.{name}" for name in original.NAMES}
+    places = {f"torch.nn.utils.rnn.{name}" for name in original.FUNCTION_NAMES}
     assert {*patch.places} >= places | {"program.pack", "program.pad_packed_sequence"}
     assert not any(place.startswith("packviz") for place in patch.places)
     assert f"in {len(patch.places)} places" in repr(patch)
@@ -118,12 +118,12 @@ def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted
         return packed, parts, rnn.pack_sequence(parts, enforce_sorted), y, n, grads
 
     theirs = everything()
-    for name in original.NAMES:
+    for name in original.FUNCTION_NAMES:
         setattr(rnn, name, getattr(pv, name))
     try:
         ours = everything()
     finally:
-        for name in original.NAMES:
+        for name in original.FUNCTION_NAMES:
             setattr(rnn, name, TORCHS[name])
     assert same(ours[:-1], theirs[:-1])
     assert all(torch.equal(bits(a), bits(b)) for a, b in zip(ours[-1], theirs[-1], strict=True))

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.count import profile
-from packviz.measure.machine import peak
+from packviz.measure.machine import peak_memory
 from packviz.ops import private, running
 from packviz.ops.running import METHODS
 
@@ -109,8 +109,8 @@ def test_run_is_exact_without_any_of_them(cell, lengths, monkeypatch):
     """This simulates an untested release of torch."""
     for path in private_paths():
         without(path, monkeypatch)
-    monkeypatch.setattr(private, "VERSION", "_gone")
-    monkeypatch.setattr(running, "IS_TESTED", False)
+    monkeypatch.setattr(private, "VERSION_ATTRIBUTE", "_gone")
+    monkeypatch.setattr(running, "IS_TORCH_TESTED", False)
     rnn = cell(3, 4, bidirectional=True)
     assert pv.plan(rnn, lengths).method == "packed"
     expected = values_and_gradients(packed, rnn, lengths)
@@ -127,4 +127,4 @@ def test_counts_are_the_same_or_an_error_without_any_of_them(gone, monkeypatch):
     except AttributeError as error:
         counted = str(error)
     assert counted in (COUNTED, f"this torch has no {gone.rpartition('.')[2]}")
-    assert peak(lambda: torch.zeros(1000)) in (4000, None)
+    assert peak_memory(lambda: torch.zeros(1000)) in (4000, None)

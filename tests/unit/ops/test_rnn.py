@@ -111,7 +111,7 @@ def test_values_and_gradients_are_torchs(case, lengths, more, states, padding_va
     module = ragged(rnn)
     width = x.shape[1 if rnn.batch_first else 0]
     if way == "operator":
-        ours = module._compiled(x, n, hx, width, padding_value)
+        ours = module._compiled_forward(x, n, hx, width, padding_value)
     else:
         taken = pv.real_mask(n, width) if way == "by a mask" else lengths
         ours = module(x, hx, taken, padding_value=padding_value)
@@ -127,7 +127,7 @@ def test_the_width_is_that_of_x_or_the_one_that_is_asked_for():
     x, n, _ = batch(rnn, [2, 4], more=2)
     for run in (
         ragged(rnn),
-        lambda *how, total_length: ragged(rnn)._compiled(x, n, None, total_length, 0.0),
+        lambda *how, total_length: ragged(rnn)._compiled_forward(x, n, None, total_length, 0.0),
     ):
         for total in (4, 5, 9):
             ours = run(x, None, n, total_length=total)
@@ -188,13 +188,13 @@ def test_frozen_weights_and_second_derivatives():
     rnn.weight_hh_l0.requires_grad_(False)
     x, n, _ = batch(rnn, [3, 2])
     random = torch.random.get_rng_state()
-    rnn._compiled(x.detach(), n, None, 3, 0.0)[0].sum().backward()
+    rnn._compiled_forward(x.detach(), n, None, 3, 0.0)[0].sum().backward()
     assert rnn.weight_hh_l0.grad is None
     assert rnn.weight_ih_l0.grad is not None
     assert torch.equal(torch.random.get_rng_state(), random)
     with torch.no_grad():
-        assert not rnn._compiled(x, n, None, 3, 0.0)[0].requires_grad
-    output = rnn._compiled(x, n, None, 3, 0.0)[0]
+        assert not rnn._compiled_forward(x, n, None, 3, 0.0)[0].requires_grad
+    output = rnn._compiled_forward(x, n, None, 3, 0.0)[0]
     first, again = (torch.autograd.grad(output.sum(), x, retain_graph=True) for _ in range(2))
     assert_close(again, first)  # the recorded graph is gone, so the RNN runs again
     (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
@@ -377,7 +377,7 @@ def test_quantisation_says_that_it_passes_by():
 def test_opcheck(kind, states):
     rnn = build(kind, num_layers=2, bidirectional=True, batch_first=states)
     x, n, hx = batch(rnn, [4, 2], more=1, states=states)
-    states = rnns.as_tuple(hx)
+    states = rnns.state_as_tuple(hx)
     settings = rnn.mode, True, rnn.batch_first, True, 2, 5, 0.0
     tensors = [*states, *rnn.parameters()]
     torch.library.opcheck(OPERATORS.forward.default, (x, n, tensors, len(states), *settings))
@@ -642,7 +642,7 @@ def test_onnx_takes_states_widths_and_padding_values(monkeypatch):
         session(model, dynamo=False)
     monkeypatch.delattr(torch.onnx, "ops")
     with pytest.raises(RuntimeError, match=r"needs torch 2\.8 or later"):
-        rnns._in_onnx(model.rnn, x, n, [], [], 6, 0.0)
+        rnns._run_in_onnx(model.rnn, x, n, [], [], 6, 0.0)
 
 
 @pytest.mark.skipif(not hasattr(torch.Tag, "cudagraph_unsafe"), reason="needs a newer torch")

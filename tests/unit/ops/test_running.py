@@ -477,7 +477,7 @@ def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
             same(flat(batch.run(method)), flat(batch.expected()))
         assert len(seen) == 2 * len(METHODS)
         handle.remove()
-    monkeypatch.setattr(running, "_is_direct", lambda *given: False)
+    monkeypatch.setattr(running, "_calls_kernel_directly", lambda *given: False)
     batch = Case(nn.GRU(3, 4).requires_grad_(False), lengths, **options)
     with torch.no_grad():
         for method in ("packed", "frozen"):
@@ -753,7 +753,7 @@ def test_torch_has_nothing_to_say(fork):
 
 def test_indices_are_kept_for_one_stream(monkeypatch):
     grids = []
-    monkeypatch.setattr(running, "_through", lambda batch, grid, by_step: grids.append(grid))
+    monkeypatch.setattr(running, "_run_layers", lambda batch, grid, by_step: grids.append(grid))
     for stream in (1, 2, 1):
         monkeypatch.setattr(running, "current_stream", lambda device, stream=stream: stream)
         pv.run(nn.GRU(3, 4), torch.randn(5, 3, 3), [5, 3, 2], method="split")

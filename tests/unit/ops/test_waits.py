@@ -38,7 +38,7 @@ def test_run_does_not_wait(kind, lengths, method):
     ):
         rnn = kind(3, 4, layers, bidirectional=both, batch_first=True, device="meta")
         x = torch.ones(len(lengths), 8, 3, device="meta", requires_grad=training)
-        running.forget()
+        running.clear_caches()
         with NoWaiting(), torch.set_grad_enabled(training):
             out, _ = pv.run(rnn, x, lengths, method=method)
             assert out.shape == (len(lengths), max(lengths), 4 * (1 + both))
@@ -67,16 +67,16 @@ def test_what_is_captured_for_a_graph_is_left_to_torch(monkeypatch):
     """A graph would read indices at addresses that are reused after the next few batches."""
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     there = torch.ones(5, 2, 3, device="meta")
-    assert not running._is_ours(nn.LSTM(3, 4, device="meta"), there)
-    assert not packing._is_plain(there, False)
-    assert running._is_ours(nn.LSTM(3, 4), torch.ones(5, 2, 3))
+    assert not running._can_bypass_module(nn.LSTM(3, 4, device="meta"), there)
+    assert not packing._is_supported_tensor(there, False)
+    assert running._can_bypass_module(nn.LSTM(3, 4), torch.ones(5, 2, 3))
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_weights_lie_as_cudnn_wants_them(bias):
     """They fill their memory from its start, with zeros for missing biases."""
     given = list(nn.LSTM(5, 4, bias=bias).parameters())
-    laid = torch_kernels.in_one_piece(given)
+    laid = torch_kernels.copy_to_one_buffer(given)
     assert all(map(torch.equal, laid, given))
     together = torch.cat([weight.detach().flatten() for weight in given])
     memory = torch.tensor(laid[0].untyped_storage(), dtype=torch.uint8).view(torch.float32)
@@ -112,7 +112,7 @@ def test_in_eval_mode_there_is_a_backward_pass_too(
             weight.data = laid.view_as(weight)
     seen = []
     monkeypatch.setattr(
-        running, "kernel", lambda mode: lambda *given: seen.append(given) or torch.gru(*given)
+        running, "rnn_kernel", lambda mode: lambda *given: seen.append(given) or torch.gru(*given)
     )
     with torch.set_grad_enabled(grad):
         pv.run(

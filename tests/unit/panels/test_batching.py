@@ -8,7 +8,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS
 from packviz.core.layout import Layout
 from packviz.panels import BatchingPanel
-from packviz.panels.picker import TYPED
+from packviz.panels.picker import OWN_LIST
 
 OWN = [4, 6, 8, 5, 4, 3, 7, 8]  # the example of the picker
 
@@ -85,7 +85,7 @@ def test_no_slider_is_shown_that_does_nothing():
     move(panel.picker.kind, "equal")
     assert not visible(panel.window)
     assert not visible(panel.picker.seed)
-    move(panel.picker.kind, TYPED)  # one batch
+    move(panel.picker.kind, OWN_LIST)  # one batch
     assert not visible(panel.window)
     assert not visible(panel.picker.seed)
     move(panel.batch_size, 3)

@@ -21,14 +21,14 @@ def shows(panel, spec, lengths, input_grad=False):
     )
     assert f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed" in words(panel.summary)
     body = (
-        batch_picture.draw(batch_picture.Shown(count.layout), "live")
+        batch_picture.draw(batch_picture.BatchView(count.layout), "live")
         .svg()
         .split("</style>")[1]
         .split("/>", 1)[1]
     )
     assert body.removesuffix("</svg>") in panel.picture.value
     assert panel.to_text().endswith(
-        f"{count.to_text()}\n\n{text.describe(text.Labelled(count.layout))}"
+        f"{count.to_text()}\n\n{text.describe_batch(text.LabelledBatch(count.layout))}"
     )
 
 

@@ -5,12 +5,12 @@ from controls import move, words
 
 from packviz.core import lengths as sources
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
-from packviz.draw.documents import MASKS, NONE, Scores
+from packviz.draw.documents import MASKS, NO_MASK, Scores
 from packviz.panels import RowPanel
-from packviz.panels.picker import TYPED
+from packviz.panels.picker import OWN_LIST
 
 
-def shows(panel, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NONE):
+def shows(panel, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NO_MASK):
     """Asserts that picture, counts and words are those of these rows."""
     scores = Scores(lengths, row_size, strategy, mask)
     assert panel.error.value == ""
@@ -54,7 +54,7 @@ def test_a_row_has_room_for_the_longest_unless_it_is_cut():
     move(panel.strategy, FIRST_FIT_DECREASING)
     assert words(panel.note) == "row size went from 2 to 5 to fit."
     shows(panel, [5, 3, 2], 5)
-    move(panel.picker.kind, TYPED)
+    move(panel.picker.kind, OWN_LIST)
     move(panel.picker.typed, "900, 3")
     assert (panel.row_size.min, panel.row_size.max) == (900, 3600)
     shows(panel, [900, 3], 900)

@@ -25,7 +25,7 @@ from packviz.panels import (
     panel,
 )
 from packviz.panels.panel import Companion, Panel, View, row, slider
-from packviz.panels.picker import KINDS, TYPED
+from packviz.panels.picker import LENGTH_KINDS, OWN_LIST
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -225,13 +225,13 @@ def test_no_panel_moves_a_control_without_a_word(make, moves, message):
 def test_lengths_are_chosen_in_the_same_way_everywhere(make):
     panel = make([3, 1, 2])
     picker = panel.picker
-    assert picker.kind.options == KINDS
-    for kind in KINDS:
+    assert picker.kind.options == LENGTH_KINDS
+    for kind in LENGTH_KINDS:
         move(picker.kind, kind)
         assert panel.error.value == ""
-        assert visible(picker.typed) == (kind == TYPED)
+        assert visible(picker.typed) == (kind == OWN_LIST)
         assert visible(picker.sequences) == (kind in sources.DISTRIBUTIONS)
-    move(picker.kind, TYPED)
+    move(picker.kind, OWN_LIST)
     assert picker.lengths() == Layout([3, 1, 2])
     before = panel.picture.value
     move(picker.typed, "3, 12, 2")
@@ -322,7 +322,7 @@ def test_wrong_lengths_are_refused_by_name(make, lengths):
 def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
     told = []
     monkeypatch.setattr(theme, "_dark", False)
-    monkeypatch.setattr(theme, "_followers", [told.append])
+    monkeypatch.setattr(theme, "_callbacks", [told.append])
     companion = Companion()
     assert (companion.dark, theme.is_dark()) == (None, False)
     assert palette.STYLE in companion._css

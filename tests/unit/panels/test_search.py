@@ -66,6 +66,6 @@ def test_its_stored_form():
     assert bundle["text/plain"].startswith(
         "Not sure; perhaps entry 1 of notebook 15, “Batch and time swapped”"
     )
-    assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
+    assert museum.find_entry("Batch and time swapped").to_html() in bundle["text/html"]
     assert "var(" not in bundle["text/html"]  # a stored card has the colour of the page
     assert "image/svg+xml" not in bundle

@@ -5,12 +5,12 @@ from controls import move, words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core.cuts import best_cuts, predict
+from packviz.core.cuts import best_cuts, count_work
 from packviz.core.layout import Layout
 from packviz.draw.stairs import Stairs
 from packviz.panels import StaircasePanel
 from packviz.panels.panel import beside
-from packviz.panels.staircase import CALLS, EACH, staircases
+from packviz.panels.staircase import CALL_COSTS, MAX_CONSECUTIVE, best_staircases
 
 SIX = [9, 8, 6, 4, 3, 2]
 
@@ -25,8 +25,8 @@ def shows(panel, lengths, call, rectangles):
     assert panel.shown.wasted == least  # there may be several best staircases
     assert panel.shown.calls == rectangles == panel.rectangles.value
     costs, wasted = [], []
-    for k, cuts in staircases(tuple(n)).items():
-        work = predict(n, cuts)
+    for k, cuts in best_staircases(tuple(n)).items():
+        work = count_work(n, cuts)
         assert work.calls == k
         costs.append(work.cells + call * k)
         wasted.append(work.wasted)
@@ -56,11 +56,11 @@ def test_the_slider_goes_from_padding_to_packing():
 def test_the_dearer_a_call_the_fewer_rectangles_are_best():
     panel = StaircasePanel(sequences=32, longest=64)
     best = []
-    for call in CALLS:
+    for call in CALL_COSTS:
         move(panel.call, call)
         n = panel.picker.lengths().lengths.tolist()
         shows(panel, n, call, panel.rectangles.value)
-        work = predict(n, best_cuts(n, call))
+        work = count_work(n, best_cuts(n, call))
         one = Layout(n).n_cells + call
         assert min(panel.costs.values()) <= (work.cells + call * work.calls) / one
         best.append(min(panel.costs, key=panel.costs.get))
@@ -72,10 +72,10 @@ def test_the_dearer_a_call_the_fewer_rectangles_are_best():
 
 @given(st.lists(st.integers(1, 80), min_size=1, max_size=80))
 def test_the_staircases_on_offer_waste_as_little_as_any(lengths):
-    stops = staircases(tuple(lengths))
+    stops = best_staircases(tuple(lengths))
     distinct = len(set(lengths))
     assert list(stops) == sorted(stops)
-    assert set(range(1, min(EACH, distinct) + 1)) | {distinct} <= set(stops)
+    assert set(range(1, min(MAX_CONSECUTIVE, distinct) + 1)) | {distinct} <= set(stops)
     for k, cuts in stops.items():
         assert len(cuts) == k + 1
         assert Stairs(lengths, cuts).wasted == Stairs(lengths, best_cuts(lengths, 0, k)).wasted
@@ -86,5 +86,5 @@ def test_lengths_are_typed_and_the_slider_stays_near(lengths):
     panel = StaircasePanel(SIX)
     move(panel.picker.typed, ", ".join(map(str, lengths)))
     stops = list(panel.rectangles.options)
-    assert stops == list(staircases(tuple(lengths)))
+    assert stops == list(best_staircases(tuple(lengths)))
     shows(panel, lengths, 200, min(stops, key=lambda k: abs(k - 4)))

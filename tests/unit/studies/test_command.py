@@ -41,7 +41,7 @@ def test_every_option_arrives(monkeypatch, capsys, tmp_path):
 def test_the_sizes_are_the_forums_or_small_ones(monkeypatch, quick):
     asked = []
     monkeypatch.setattr(
-        command, "_record", lambda study, points, *given, **options: asked.extend(points)
+        command, "_record_points", lambda study, points, *given, **options: asked.extend(points)
     )
     assert cli.main(["bench", *["--quick"] * quick]) == 0
     assert asked == (forum.grid(steps=range(32, 129, 32), batch_size=64) if quick else forum.grid())
@@ -150,8 +150,8 @@ def test_the_list_of_studies(capsys):
 
 @pytest.mark.parametrize("name", command.STUDIES)
 def test_every_study_has_points_and_a_name_for_each(name):
-    study = command.study_of(name)
+    study = command.load_study(name)
     assert study.name == name
-    for points in (study.full, study.quick):
+    for points in (study.full_points, study.quick_points):
         assert points
         assert len({str(point) for point in points}) == len(points)

@@ -8,9 +8,9 @@ from habits import habit_since
 from packviz.draw.palette import THEMES
 from packviz.measure import Timing
 from packviz.studies import compiled
-from packviz.studies.compiled import Compiled, CompiledPoint, models
+from packviz.studies.compiled import CompiledPoint, CompiledResults, make_models
 
-NAMES = list(models(2, 3))
+NAMES = list(make_models(2, 3))
 POINT = CompiledPoint(4, 6, 3, 2, 2)
 
 
@@ -18,7 +18,7 @@ def fake():
     seconds = {name: [1e-3 * (i + 1)] * 6 for i, name in enumerate(NAMES)}
     timing = Timing(seconds, 3, provenance={"parameters": {"backend": "eager"}})
     place = {"device_name": "a test", "torch": "9", "threads": 1}
-    return Compiled(place, {POINT: {"training": timing}})
+    return CompiledResults(place, {POINT: {"training": timing}})
 
 
 def test_all_but_the_padded_ones_compute_the_same():
@@ -31,7 +31,7 @@ def test_all_but_the_padded_ones_compute_the_same():
     )
     real = torch.arange(4) < inputs[3][:, None]
     outputs, gradients = {}, {}
-    for name, model in models(2, 3).items():
+    for name, model in make_models(2, 3).items():
         outputs[name] = model(*inputs)[real]
         gradients[name] = torch.autograd.grad(outputs[name].sum(), model.parameters())
     for name in NAMES[3:]:
@@ -41,7 +41,7 @@ def test_all_but_the_padded_ones_compute_the_same():
     assert not torch.allclose(outputs["padded"], outputs["packed"], atol=1e-3)
     full = (torch.full((3,), 6), torch.full((3,), 4))
     padded, packed = (
-        models(2, 3)[name](inputs[0], full[0], inputs[2], full[1])
+        make_models(2, 3)[name](inputs[0], full[0], inputs[2], full[1])
         for name in ("padded", "compiled, Ragged")
     )
     assert torch.allclose(padded, packed, atol=1e-6)
@@ -55,7 +55,7 @@ def test_a_small_run_for_real():
     assert list(timing.seconds) == NAMES
     assert timing.rounds == 2
     assert timing.provenance["parameters"]["backend"] == "eager"
-    assert list(compiled.compiled_steps(point, "cpu").alike) == NAMES[2:]
+    assert list(compiled.make_compiled_steps(point, "cpu").alike) == NAMES[2:]
 
 
 def test_the_text_and_the_picture_have_a_row_for_each():

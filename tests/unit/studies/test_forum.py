@@ -54,7 +54,7 @@ def test_a_batch_is_padded_with_zeros_and_nothing_else(setup, batch_size, steps)
     batch = network.batch(n, steps)
     ids, _, targets = batch
     real = torch.arange(steps) < torch.tensor(n.copy())[:, None]
-    assert torch.equal(ids != network.PADDING, real)
+    assert torch.equal(ids != network.PADDING_TOKEN, real)
     assert int(ids.max()) < 10
     assert set(targets.tolist()) <= {0, 1}
     assert all(map(torch.equal, batch, network.batch(n, steps)))
@@ -129,11 +129,11 @@ def test_each_setup_has_a_plot_with_a_curve_for_each_method_and_pass():
                 seconds = 0.3 if curve.name.startswith("packed") else 0.01
                 assert tuple(curve.x) == (4, 8)
                 assert tuple(curve.y) == pytest.approx((unit * seconds,) * 2)
-    assert plots[0].guides == {}
+    assert plots[0].guide_lines == {}
     (plot, _), *_ = forum.chart({"": results}, "ratio").rows
-    assert plot.guides == {"1: as padded": ((4, 1), (8, 1))}
+    assert plot.guide_lines == {"1: as padded": ((4, 1), (8, 1))}
     (plot, _), *_ = forum.chart({"": results}, "time").rows
-    assert plot.guides["slope 2: T²"] == ((4, 10), (8, 40))
+    assert plot.guide_lines["slope 2: T²"] == ((4, 10), (8, 40))
 
 
 def test_both_setups_are_in_one_plot_with_names_at_the_ends():
@@ -183,7 +183,7 @@ def test_results_of_several_machines():
     times = {"padded": 1e-3, "packed": 2e-3}
     machines = {"yours": results_of(times), "theirs": results_of(times, batch_size=8)}
     sweep = forum.chart(machines, "ratio", ["B"])
-    assert {curve.source for curve in sweep.rows[0][0].curves} == {0, 1}
+    assert {curve.source_index for curve in sweep.rows[0][0].curves} == {0, 1}
     assert sweep.sources[0].startswith("yours: a test")
     assert not ParsedSvg(sweep.to_svg()).outside()
 
@@ -192,7 +192,7 @@ def test_a_method_has_its_colour_whatever_else_is_measured():
     results = results_of({"packed": 1.0, "run": 2.0}, steps=(8, 16))
     sweep = forum.chart({"": results}, "time", ["B"], ["packed", "run"])
     for curve in sweep.rows[0][0].curves:
-        assert COLOURS[curve.method] == METHODS[curve.name.partition(",")[0]]
+        assert COLOURS[curve.method_index] == METHODS[curve.name.partition(",")[0]]
 
 
 def test_a_made_up_recording_says_so_everywhere():

@@ -52,7 +52,7 @@ def test_all_methods_run_the_same_batch(mode, which, kind):
     point = Point(mode, kind, 3, 5, 2, 3)
     layout = point.layout
     both = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
-    calls = methods.calls_of(point, both, which, "cpu")
+    calls = methods.method_calls(point, both, which, "cpu")
     (padded, *_), (packed, *others) = (calls[name]() for name in both)
     assert padded.shape == packed.shape == (layout.batch_size, layout.max_len, 3)
     mask = torch.tensor(layout.mask)

@@ -10,9 +10,9 @@ from packviz.draw.palette import THEMES
 from packviz.measure.study import Results
 from packviz.measure.timing import Timing
 from packviz.studies import forum, parts
-from packviz.studies.parts import REPLACED, TORCH
+from packviz.studies.parts import STEP_NAMES, TORCH
 
-NAMES = [TORCH, *REPLACED.values()]
+NAMES = [TORCH, *STEP_NAMES.values()]
 POINT = forum.point("B", 8, 4)
 PLACE = {"device_name": "a test", "torch": "9", "threads": 1}
 
@@ -59,7 +59,7 @@ def test_all_steps_are_drawn_on_one_scale(theme):
 def test_the_total_has_quartiles():
     seconds = dict.fromkeys(NAMES, (5.0, 6.0, 7.0))
     results = Results(PLACE, {POINT: {"training": Timing(seconds)}})
-    assert [bar.whisker for bar in parts._bars(results, POINT).values()] == [(5.5, 6.5)] * 2
+    assert [bar.whisker for bar in parts._step_bars(results, POINT).values()] == [(5.5, 6.5)] * 2
 
 
 def test_several_machines_are_drawn_in_one_picture():
@@ -76,4 +76,4 @@ def test_all_steps_give_the_same_logits_and_gradients():
     point = forum.point("B", 5, 6)
     timing = parts.STUDY.run([point], rounds=3).timing(point)
     assert list(timing.seconds) == NAMES
-    assert list(parts.replaced_steps(point, "cpu").alike) == NAMES
+    assert list(parts.make_replaced_steps(point, "cpu").alike) == NAMES

@@ -66,7 +66,7 @@ def test_the_gradients_are_those_of_a_loop_over_the_shards(shards):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = processes._Model()
-        x, y = torch.randn(6, 8, processes._INPUT), torch.randn(6, 8)
+        x, y = torch.randn(6, 8, processes._INPUT_SIZE), torch.randn(6, 8)
 
     def gradients(rows):
         losses = []
@@ -81,9 +81,9 @@ def test_the_gradients_are_those_of_a_loop_over_the_shards(shards):
         first, second = (gradients(own) for own in buckets.split(LENGTHS, 2, strategy))
         averaged = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
         error = processes.gradient_error(averaged, expected)
-        assert errors[processes.MEANS] == pytest.approx(error, rel=1e-3, abs=1e-6)
-        assert errors[processes.WEIGHTED] < 1e-6
-    means = [shards.errors[strategy][processes.MEANS] for strategy in buckets.SPLITS]
+        assert errors[processes.MEAN_OF_MEANS] == pytest.approx(error, rel=1e-3, abs=1e-6)
+        assert errors[processes.TOKEN_WEIGHTED] < 1e-6
+    means = [shards.errors[strategy][processes.MEAN_OF_MEANS] for strategy in buckets.SPLITS]
     assert all(worse > better for worse, better in pairwise(means))  # fairer shards are better
     assert means[0] > 1e-3
 

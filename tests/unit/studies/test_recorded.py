@@ -8,7 +8,7 @@ import pytest
 
 from packviz.draw import quantities
 from packviz.studies import compiled, forum, methods, parts, rules, savings
-from packviz.studies.command import study_of
+from packviz.studies.command import load_study
 
 ROOT = Path(__file__).parents[3]
 RECORDED = sorted((ROOT / "notebooks" / "recorded").glob("*.json"))
@@ -23,10 +23,10 @@ SELECTED = {
 def test_every_recorded_file_has_all_points_of_its_study(path):
     head = json.loads(path.read_text().partition("\n")[0])
     assert "fake" not in head["provenance"]
-    study = study_of(head["packviz"])
+    study = load_study(head["packviz"])
     results = study.load(path)
     set_of_points = path.name.partition("_")[0]
-    points = study.others.get(set_of_points, study.full)
+    points = study.others.get(set_of_points, study.full_points)
     words = SELECTED.get(path.stem, "")
     assert {point for point in points if words in str(point)} <= {*results.points}
     assert {*results.points} <= {*points} | {*forum.grid(steps=range(32, 513, 32))}

@@ -4,11 +4,11 @@ from packviz.measure.study import Point, Results
 from packviz.measure.timing import Timing
 from packviz.studies import savings
 
-POINT = Point("GRU", savings.KIND, 16, 16, 4, 8)
+POINT = Point("GRU", savings.LENGTH_KIND, 16, 16, 4, 8)
 
 
 def made_up(**milliseconds):
-    names = [savings.PADDED, *map(savings.name, savings.distinct_lengths(POINT))]
+    names = [savings.PADDED, *map(savings.name, savings.distinct_counts(POINT))]
     seconds = {name: (1e-3 * (i + 1),) * 6 for i, name in enumerate(names)}
     place = {"device_name": "a test", "torch": "9", "threads": 1}
     return Results(place, {POINT: {"training": Timing(seconds)}})
@@ -33,5 +33,5 @@ def test_the_picture_is_multiples_of_padded():
 def test_every_step_has_the_same_results_as_its_batch_in_order():
     results = savings.STUDY.run(rounds=1)
     (point,) = results.points
-    names = [savings.PADDED, *map(savings.name, savings.distinct_lengths(point))]
+    names = [savings.PADDED, *map(savings.name, savings.distinct_counts(point))]
     assert [*results.timing(point).seconds] == names

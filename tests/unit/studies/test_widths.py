@@ -12,11 +12,13 @@ NARROW = Point("GRU", "log-normal around 20", 4, 500, 2, 3)
 SETTINGS = {"methods": ["padded", "packed"]}
 COMPARISONS = {
     "methods": lambda: methods._compared(NARROW, "forward", "cpu", {}),
-    "heuristics": lambda: rules._both(NARROW, "training", "cpu"),
-    "benchmark": lambda: forum._methods(forum.point("B", 9, 4), "forward", "cpu", SETTINGS),
-    "parts": lambda: parts.replaced_steps(forum.point("B", 9, 4), "cpu"),
-    "savings": lambda: savings.training_steps(savings.STUDY.quick[0], "cpu"),
-    "compiled": lambda: compiled.compiled_steps(compiled.CompiledPoint(3, 50, 40, 2, 3), "cpu"),
+    "heuristics": lambda: rules._compare_padded_packed(NARROW, "training", "cpu"),
+    "benchmark": lambda: forum._compare_methods(forum.point("B", 9, 4), "forward", "cpu", SETTINGS),
+    "parts": lambda: parts.make_replaced_steps(forum.point("B", 9, 4), "cpu"),
+    "savings": lambda: savings.make_training_steps(savings.STUDY.quick_points[0], "cpu"),
+    "compiled": lambda: compiled.make_compiled_steps(
+        compiled.CompiledPoint(3, 50, 40, 2, 3), "cpu"
+    ),
 }
 NAMES = ("padded", "packed", "torch padded", "torch packed", parts.TORCH, savings.name(16))
 
@@ -48,5 +50,5 @@ def test_a_padded_batch_is_as_wide_as_its_longest_sequence(study):
 
 def test_the_points_have_longest_sequences_of_their_own():
     assert NARROW.layout.max_len < NARROW.steps
-    every = [*methods.STUDY.full, *methods.untuned_points(), *rules.STUDY.full]
+    every = [*methods.STUDY.full_points, *methods.untuned_points(), *rules.STUDY.full_points]
     assert any(point.layout.max_len < point.steps for point in every)
