@@ -182,9 +182,8 @@ def compare_padding(
     )
     for name in dict.fromkeys(name for run_model in runs for name in run_model):
         run_values = [run_model.get(name, empty_tensor) for run_model in runs]
-        outputs.append(
-            _judge_output(partial(compare_runs, name), run_values, shape.steps, has_fixed_padding)
-        )
+        judge = partial(_judge_output, partial(compare_runs, name), run_values, shape.steps)
+        outputs.append(judge(has_fixed_padding, x.is_floating_point()))
     for name, kind in unread_kinds.items():
         reason = f"it is {kind}, and only tensors, arrays, numbers and text are compared"
         outputs.append(Output(name, "entries", 0, None, reason=reason))
@@ -219,7 +218,7 @@ def evaluating(model: nn.Module, include_others: bool = False) -> Iterator[list[
     Args:
         model: the model.
         include_others: whether to do the same with any other module, as soon as this thread
-            calls it.
+            calls it. If such a module replaces a buffer, the new one stays.
 
     Yields:
         The modules that were in training mode. The list grows with the other modules.
@@ -251,14 +250,14 @@ def _eval_mode(model: nn.Module, was_called: bool = False) -> Iterator[None]:
     """
     with ExitStack() as cleanup, keeping_modes(model):
         for part in model.modules():
+            # A model's own `train` and `eval` may do anything, and an exported program's raise.
+            part.training = False
             for name, buffer in part.named_buffers(recurse=False):
                 if is_lazy(buffer) or is_vmapped(buffer):
                     continue
                 if not was_called:
                     cleanup.callback(setattr, part, name, buffer)
                 cleanup.callback(_restore_buffer, buffer, buffer.clone())
-        with suppress(NotImplementedError):  # an exported program has no modes
-            model.eval()
         yield
 
 
@@ -349,8 +348,8 @@ def _wider_runs(
     longer_batches = [
         torch.cat([clean_batch, padding_steps], axis),
         torch.cat([clean_batch, data_steps], axis),
+        torch.cat([uniform_batch, padding_steps], axis),
     ]
-    longer_batches.append(torch.cat([uniform_batch, padding_steps], axis))
     unpacking = ExtraPaddingMode(n_added)
     with suppress(Exception):
         uniform_results = run_model(uniform_batch)
@@ -413,6 +412,7 @@ def _judge_output(
     results: Sequence[Tensor],
     steps: int,
     has_fixed_padding: bool,
+    has_distinct_cells: bool,
 ) -> Output:
     """Judges one result.
 
@@ -422,6 +422,7 @@ def _judge_output(
             `_wider_runs`.
         steps: the number of time steps.
         has_fixed_padding: whether the padding has a single value, for which a model may look.
+        has_distinct_cells: whether the real cells that are alike differ all the same.
     """
     clean_result, repeated_result, poisoned_result, *wider_results = results
     output = compare_runs(clean_result, repeated_result)
@@ -434,9 +435,8 @@ def _judge_output(
         longer_output = compare_runs(clean_result, longer_result)
         # Results may be ranks, which are arbitrary among equal ids, or NaN, if a spread is 0.
         is_uniform_usable = (
-            uniform_result.is_floating_point()
-            and not compare_runs(uniform_result, uniform_result).differing
-        )
+            has_distinct_cells or uniform_result.is_floating_point()
+        ) and not compare_runs(uniform_result, uniform_result).differing
         if is_uniform_usable and not longer_output.differing:
             longer_output = compare_runs(uniform_result, uniform_longer_result)
         is_resized = (

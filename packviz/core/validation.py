@@ -44,8 +44,9 @@ def require_nonnegative(name: str, value: object) -> float:
     """
     number = _finite_or_none(value)
     if number is None or number < 0:
-        advice = "give a finite number of at least 0, or leave it out"
-        raise ValueError(f"{name} is {value!r}; {advice}")
+        raise ValueError(
+            f"{name} is {value!r}; give a finite number of at least 0, or leave it out"
+        )
     return number
 
 
