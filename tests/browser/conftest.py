@@ -17,7 +17,9 @@ NOTEBOOKS = Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")
 SHORTER = [
     ("08_benchmark", "forum.grid(", "forum.grid(steps=(8, 16), batch_size=8) or ("),
     ("08_benchmark", ", progress=True", ""),
-    ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
+    ("12_several_workers", "found = processes.compare()", "found = processes.LOSSES"),
+    ("12_several_workers", "found.chart()", "found"),
+    ("12_several_workers", "found.times()", "found"),
     ("14_beyond_rnns", "torch.randn(1, 4, 2048, 32)", "torch.randn(1, 4, 64, 32)"),
     ("14_beyond_rnns", "torch.ones(2048, 2048,", "torch.ones(64, 64,"),
 ]

@@ -259,8 +259,9 @@ class Notebook:
 
     def call(self, function: str, *arguments: object) -> Any:
         """Calls a function of `lab.js` in the page, and returns its result."""
-        script = "([name, given]) => window.packvizLab[name](...given)"
-        return self.page.evaluate(script, [function, list(arguments)])
+        return self.page.evaluate(
+            "([name, given]) => window.packvizLab[name](...given)", [function, list(arguments)]
+        )
 
     def run_all(self) -> None:
         """Runs all cells, and waits until the kernel is idle and the page no longer changes.
@@ -286,9 +287,14 @@ class Notebook:
             raise RuntimeError(f"{self.name}: the page still changes after {PATIENCE} s")
 
     def set_theme(self, *, dark: bool) -> None:
-        """Switches JupyterLab's own theme."""
-        name = "JupyterLab Dark" if dark else "JupyterLab Light"
-        self.call("command", "apputils:change-theme", {"theme": name})
+        """Switches JupyterLab's own theme, unless it is this one already."""
+        if self.call("isDark") == dark:
+            return
+        self.call(
+            "command",
+            "apputils:change-theme",
+            {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"},
+        )
         self.page.wait_for_function("dark => packvizLab.isDark() === dark", arg=dark)
         self.settle(quiet=0.4)
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from multiprocessing.connection import Listener
 
-IMPORTED = ("torch", "ipywidgets", "anywidget", "plotly.graph_objects")
+IMPORTED = ("torch", "torch._dynamo", "ipywidgets", "anywidget", "plotly.graph_objects")
 
 
 def end_with(stream: int) -> None:
