@@ -38,8 +38,9 @@ def run(group: str) -> list[str]:
         if "pytest" in stage:
             # xunit1, because the default form cannot hold the time and memory that a test records.
             command += [f"--junitxml=artefacts/junit/{group}.xml", "-o", "junit_family=xunit1"]
-            # An idle process takes tests from another's queue, because some tests take a minute.
-            command += ["-n", str(workers()), "--dist", "worksteal"]
+            if workers() > 1:
+                # An idle process takes tests from another's queue, because some take a minute.
+                command += ["-n", str(workers()), "--dist", "worksteal"]
         # More processes run than there are cores, so no thread must keep one busy while it waits.
         env = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
         # Hundreds of processes would compile packviz again if they could not store its bytecode.
@@ -48,8 +49,7 @@ def run(group: str) -> list[str]:
         done = subprocess.run(
             command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        seconds = time.perf_counter() - start
-        print(f"\n=== {seconds:.0f} s for python {stage}")
+        print(f"\n=== {time.perf_counter() - start:.0f} s for python {stage}")
         print(done.stdout.decode(errors="replace"), flush=True)
         if done.returncode:
             failed.append(stage)

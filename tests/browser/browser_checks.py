@@ -124,7 +124,7 @@ class Walk:
     def _type(self, field: Control, text: str) -> None:
         self.notebook.locate(field).fill(text)
         self.notebook.locate(field).blur()
-        self.notebook.settle(quiet=0.3)
+        self.notebook.settle()
 
     def _button(self, button: Control) -> None:
         self.notebook.locate(button).click()

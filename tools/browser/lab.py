@@ -277,7 +277,7 @@ class Notebook:
         self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
         self.settle(quiet=0.5)
 
-    def settle(self, quiet: float = 0.15) -> None:
+    def settle(self, quiet: float = 0.06) -> None:
         """Waits until the kernel is idle and the DOM has not changed for `quiet` seconds.
 
         Raises:

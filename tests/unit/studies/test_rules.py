@@ -23,7 +23,9 @@ def case(ratio=2.0, kind="uniform", training=True, batch_size=8, steps=16, sprea
 
 def test_a_small_run_for_real(tmp_path):
     path = tmp_path / "results.json"
-    measured = rules.cases(rules.STUDY.record(path, TINY, rounds=2, progress=False))
+    measured = rules.cases(
+        rules.STUDY.record(path, TINY, rounds=2, progress=False, processes=False)
+    )
     assert {c.point for c in measured} == {*TINY}
     assert len(measured) == 2 * len(TINY)
     assert rules.cases(rules.STUDY.load(path)) == measured
