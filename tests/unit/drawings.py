@@ -61,7 +61,7 @@ def bounds(start, sides, fill, stroke):
     corners = [start]
     for kind, numbers in SIDE.findall(sides):
         x, y = corners[-1]
-        values = [float(value) for value in re.split("[ ,]+", numbers.strip())]
+        values = [float(value) for value in re.findall(r"-?[\d.]+", numbers)]
         right, down = {"h": (values[0], 0), "v": (0, values[0]), "a": values[-2:]}[kind]
         corners.append((x + right, y + down))
     xs, ys = ([round(value, 4) for value in values] for values in zip(*corners, strict=True))

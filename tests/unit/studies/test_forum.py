@@ -215,6 +215,8 @@ def test_only_recordings_of_these_methods_and_the_forums_batch(monkeypatch, tmp_
     (tmp_path / "recorded").mkdir()
     path = tmp_path / "recorded" / "benchmark_here.json"
     points = grid(["A"], [2], batch_size)
-    forum.STUDY.record(path, points, methods=["padded", "packed"], rounds=1, progress=False)
+    forum.STUDY.record(
+        path, points, methods=["padded", "packed"], rounds=1, progress=False, processes=False
+    )
     assert len(forum.recordings()) == (batch_size == forum.FULL_BATCH)
     assert not forum.recordings(["padded", "run"])
