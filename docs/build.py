@@ -151,7 +151,7 @@ class Site:
         colours = Template(read("docs/colours.css")).render(
             light=HtmlFormatter(style="xcode"),
             dark=HtmlFormatter(style="github-dark"),
-            pictures=palette.STYLE,
+            pictures=palette.DARK_PAGE_STYLE,
         )
         (self.static / "colours.css").write_text(colours)
         (self.out / ".nojekyll").touch()  # GitHub Pages drops folders whose names begin with _

@@ -26,14 +26,18 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"packviz {version}")
     commands = parser.add_subparsers(title="commands", required=True)
 
-    def add(name: str, summary: str) -> argparse.ArgumentParser:
+    def add_command(name: str, summary: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
 
-    _add_show_options(add("show", "print a batch, padded and packed"))
+    _add_show_options(add_command("show", "print a batch, padded and packed"))
     add_bench_options(
-        add("bench", "time the model from a forum question, padded and packed, on this machine")
+        add_command(
+            "bench", "time the model from a forum question, padded and packed, on this machine"
+        )
     )
-    add_study_commands(add("study", "repeat an experiment from the notebooks on this machine"))
+    add_study_commands(
+        add_command("study", "repeat an experiment from the notebooks on this machine")
+    )
     return parser
 
 

@@ -25,19 +25,19 @@ BACKENDS = ("trace", "export", "compile", "onnx", "onnx_legacy")
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
-def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a copy of a nested value in which `change` has replaced every leaf, in order.
+def map_leaves(value: Any, replace_leaf: Callable[[Any], Any]) -> Any:
+    """Returns a copy of a nested value in which `replace_leaf` has replaced every leaf, in order.
 
     Mappings, lists and tuples have parts. Every other object is a leaf, and so is a list or a tuple
     of whole numbers.
     """
     if isinstance(value, Mapping):
-        return {key: map_leaves(part, change) for key, part in value.items()}
+        return {key: map_leaves(part, replace_leaf) for key, part in value.items()}
     is_leaf = isinstance(value, torch.Size) or is_int_list(value)
     if isinstance(value, (list, tuple)) and not is_leaf:
-        parts = [map_leaves(part, change) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return change(value)
+        new_parts = [map_leaves(part, replace_leaf) for part in value]
+        return type(value)(*new_parts) if hasattr(value, "_fields") else type(value)(new_parts)
+    return replace_leaf(value)
 
 
 def leaves(value: Any) -> list[Any]:
@@ -111,13 +111,13 @@ def capture_model(
         compiled = torch.compile(model, backend="eager", fullgraph=True)
         compiled(*inputs)
         return compiled
-    tensors = _tensors(inputs)
-    shapes = []
+    tensors = _tensor_leaves(inputs)
+    dynamic_shapes = []
     for i, leaf in enumerate(leaves(inputs)):
         if is_int_list(leaf) or isinstance(leaf, np.ndarray):
             raise TypeError(f"an input is {kind_of(leaf)}; give a tensor")
         if isinstance(leaf, Tensor):
-            shapes.append(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO))
+            dynamic_shapes.append(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO))
     flat_model = _FlatModel(model, inputs)
     if backend == "trace":
         if sys.version_info >= (3, 14):
@@ -127,40 +127,46 @@ def capture_model(
         trace: Callable[..., Capture] = torch.jit.trace
         graph = trace(flat_model, tensors, check_trace=False, strict=False)
     elif backend == "export":
-        graph = torch.export.export(flat_model, tensors, dynamic_shapes=(tuple(shapes),)).module()
+        graph = torch.export.export(
+            flat_model, tensors, dynamic_shapes=(tuple(dynamic_shapes),)
+        ).module()
     else:
-        graph = _export_onnx(flat_model, tensors, shapes, backend == "onnx_legacy")
-    return lambda *other_inputs: graph(*_tensors(other_inputs))
+        graph = _export_onnx(flat_model, tensors, dynamic_shapes, backend == "onnx_legacy")
+    return lambda *new_inputs: graph(*_tensor_leaves(new_inputs))
 
 
-def _tensors(inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+def _tensor_leaves(inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     return tuple(leaf for leaf in leaves(inputs) if isinstance(leaf, Tensor))
 
 
 def _export_onnx(
     flat_model: nn.Module,
     tensors: tuple[Tensor, ...],
-    shapes: Sequence[dict[int, Any]],
-    is_legacy: bool,
+    dynamic_shapes: Sequence[dict[int, Any]],
+    with_old_exporter: bool,
 ) -> Capture:
     try:
-        import_module("onnx" if is_legacy else "onnxscript")
+        import_module("onnx" if with_old_exporter else "onnxscript")
         runtime = import_module("onnxruntime")
     except ImportError as error:  # torch's own message about a missing package is less clear
         install_command = "python -m pip install onnx onnxruntime onnxscript"
         raise ImportError(f"{error}; run {install_command}") from error
-    names = [f"x{i}" for i in range(len(tensors))]
-    options: dict[str, Any] = {"dynamic_shapes": (tuple(shapes),)}
-    if is_legacy:
-        options = {"dynamic_axes": dict(zip(names, map(list, shapes), strict=True))}
+    input_names = [f"x{i}" for i in range(len(tensors))]
+    options: dict[str, Any] = {"dynamic_shapes": (tuple(dynamic_shapes),)}
+    if with_old_exporter:
+        options = {"dynamic_axes": dict(zip(input_names, map(list, dynamic_shapes), strict=True))}
     with TemporaryDirectory() as folder:
         file = f"{folder}/model.onnx"
-        options |= {"input_names": names, "dynamo": not is_legacy, "external_data": False}
+        options |= {
+            "input_names": input_names,
+            "dynamo": not with_old_exporter,
+            "external_data": False,
+        }
         torch.onnx.export(flat_model, tensors, file, **options)
         session = runtime.InferenceSession(file)
 
-    def run_session(*other_inputs: Tensor) -> object:
-        arrays = {name: x.cpu().numpy() for name, x in zip(names, other_inputs, strict=True)}
+    def run_session(*new_inputs: Tensor) -> object:
+        arrays = {name: x.cpu().numpy() for name, x in zip(input_names, new_inputs, strict=True)}
         # The file leaves out the inputs that the model does not read.
         return session.run(
             None,
@@ -170,7 +176,9 @@ def _export_onnx(
     return run_session
 
 
-def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float = 1e-5) -> str:
+def describe_difference(
+    expected: Sequence[Any], result: Sequence[Any], tolerance: float = 1e-5
+) -> str:
     """Describes the first difference between two lists of leaves; empty if they agree.
 
     Two leaves agree if they differ by at most `tolerance` times the largest of their
@@ -178,21 +186,21 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
     """
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
-    for i, pair in enumerate(zip(expected, result, strict=True), 1):
-        a, b = map(_as_complex, pair)
+    for i, leaf_pair in enumerate(zip(expected, result, strict=True), 1):
+        a, b = map(_to_complex_tensor, leaf_pair)
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
-        largest = rounding_scales(a, a != b).amax() if a.numel() else 0.0
-        if not torch.allclose(b, a, 0, float(tolerance * largest), equal_nan=True):
+        largest_scale = rounding_scales(a, a != b).amax() if a.numel() else 0.0
+        if not torch.allclose(b, a, 0, float(tolerance * largest_scale), equal_nan=True):
             return f"differs by {(a - b).abs().max():.2g} in result {i}"
     return ""
 
 
-def _as_complex(leaf: Any) -> Tensor:
+def _to_complex_tensor(leaf: Any) -> Tensor:
     return torch.as_tensor(leaf).detach().cpu().to(torch.complex128)
 
 
-def first_line(error: BaseException) -> str:
+def short_error_text(error: BaseException) -> str:
     """Returns the type and the first line of an error, shortened and without paths.
 
     An error of the ONNX exporter is replaced by its cause.

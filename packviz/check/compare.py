@@ -16,9 +16,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.core.layout import BoolArray, Layout, frozen, require_nonempty, sequence_name
+from packviz.core.layout import (
+    BoolArray,
+    Layout,
+    make_read_only,
+    require_nonempty_sequences,
+    sequence_name,
+)
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.validation import kind_of, one_of, reject_meta, require_nonnegative
+from packviz.core.validation import kind_of, reject_meta, require_nonnegative, require_one_of
 from packviz.draw import text
 from packviz.draw.differences import Differences, draw
 from packviz.draw.drawing import Drawing
@@ -114,7 +120,7 @@ class _Line:
             any, because values in the padding are neither right nor wrong.
         mask: a mask of the cells that the line is about; True for all.
         noun: the name of a cell.
-        whole_name: the name of the result to which the part belongs; empty if it is not a part.
+        parent_result: the name of the result to which the part belongs; empty if it is not a part.
     """
 
     name: str
@@ -122,7 +128,7 @@ class _Line:
     results: tuple[str, ...] = ()
     mask: BoolArray | bool = True
     noun: str = "cell"
-    whole_name: str = ""
+    parent_result: str = ""
 
     @cached_property
     def n_cells(self) -> int:
@@ -177,9 +183,9 @@ class _Line:
 
 def _merge_names(lines: list[_Line], all_lines: list[_Line]) -> str:
     """Returns the names of lines, or of a result if all its parts are among them."""
-    partial_results = {line.whole_name for line in all_lines if line not in lines}
+    incomplete_results = {line.parent_result for line in all_lines if line not in lines}
     names = [
-        line.name if line.whole_name in {"", *partial_results} else line.whole_name
+        line.name if line.parent_result in {"", *incomplete_results} else line.parent_result
         for line in lines
     ]
     return join_words(list(dict.fromkeys(names)))
@@ -242,7 +248,7 @@ class StatesComparison(Drawing, HasNumbers):
         Raises:
             ValueError: there is no result with this name, or this comparison does not have it.
         """
-        one_of("name", name, RESULTS)
+        require_one_of("name", name, RESULTS)
         if name not in vars(self.agrees):
             raise ValueError(
                 f"this comparison has no {name}; c_n needs an LSTM, a reverse half needs two"
@@ -286,12 +292,12 @@ class StatesComparison(Drawing, HasNumbers):
             line for line in differing_lines if math.isnan(line.largest_difference)
         ]
         if nan_difference_lines:
-            nan_results = (
+            nan_results_text = (
                 "every wrong result"
                 if nan_difference_lines == differing_lines
                 else _merge_names(nan_difference_lines, lines)
             )
-            sentences.append(f"NaN reaches {nan_results}.")
+            sentences.append(f"NaN reaches {nan_results_text}.")
         return " ".join(sentences)
 
     @property
@@ -316,15 +322,18 @@ class StatesComparison(Drawing, HasNumbers):
 
     def to_text(self) -> str:
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
-        sequence_count = with_noun(self.layout.batch_size, "sequence")
-        step_count = with_noun(self.layout.max_len, "time step")
-        title = f"{self.rnn}, padded against packed: {sequence_count}, {step_count}, {self.dtype}"
+        sequence_count_text = with_noun(self.layout.batch_size, "sequence")
+        step_count_text = with_noun(self.layout.max_len, "time step")
+        title = (
+            f"{self.rnn}, padded against packed: {sequence_count_text}, {step_count_text},"
+            f" {self.dtype}"
+        )
         rows = [[line.name, line.result_text] for line in self._lines]
         lines = [title, self.verdict, "", *table(rows, "  <  <"), ""]
-        scope_text = "sequence or, for weights, in their tensor" if self.gradients else "sequence"
+        scale_scope = "sequence or, for weights, in their tensor" if self.gradients else "sequence"
         lines.append(
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
-            f" their {scope_text}."
+            f" their {scale_scope}."
         )
         lines += [
             f"The loss on {loss_name} is {LOSSES[loss_name]}." for loss_name in self.gradients
@@ -348,7 +357,7 @@ class StatesComparison(Drawing, HasNumbers):
         return {name: self.outputs[..., d] for d, name in enumerate(names)}
 
     @property
-    def _states(self) -> dict[str, Difference]:
+    def _state_differences(self) -> dict[str, Difference]:
         return {"h_n": self.h_n} if self.c_n is None else {"h_n": self.h_n, "c_n": self.c_n}
 
     @cached_property
@@ -361,28 +370,34 @@ class StatesComparison(Drawing, HasNumbers):
             DIRECTIONS, self._output_halves.items(), strict=False
         ):
             results = ("outputs", f"outputs_{direction}")
-            lines.append(_Line(name + suffix, outputs, results, mask, whole_name=name))
+            lines.append(_Line(name + suffix, outputs, results, mask, parent_result=name))
         if self.layout.n_padding:
             lines.append(_Line("outputs at padding", self.outputs, mask=~mask[..., None]))
-        for name, state in self._states.items():
-            lines.append(_Line(name, state, (name,), noun="state"))
+        for name, difference in self._state_differences.items():
+            lines.append(_Line(name, difference, (name,), noun="state"))
         for loss_name, gradients in self.gradients.items():
             results = ("gradients", f"gradients_{loss_name}")
             loss_suffix = f" (loss on {loss_name})"
             result_name = f"gradients{loss_suffix}"
-            x_gradient, *weight_gradients = gradients.values()
+            x_difference, *weight_differences = gradients.values()
             lines.append(
                 _Line(
-                    f"gradient to x{loss_suffix}", x_gradient, results, mask, whole_name=result_name
+                    f"gradient to x{loss_suffix}",
+                    x_difference,
+                    results,
+                    mask,
+                    parent_result=result_name,
                 )
             )
             if self.layout.n_padding:
-                lines.append(_Line(f"gradient to padding{loss_suffix}", x_gradient, mask=~mask))
-            if weight_gradients:
-                joined_weights = _join_weights(weight_gradients)
+                lines.append(_Line(f"gradient to padding{loss_suffix}", x_difference, mask=~mask))
+            if weight_differences:
+                joined_difference = _join_differences(weight_differences)
                 name = f"gradient to weights{loss_suffix}"
                 lines.append(
-                    _Line(name, joined_weights, results, noun="tensor", whole_name=result_name)
+                    _Line(
+                        name, joined_difference, results, noun="tensor", parent_result=result_name
+                    )
                 )
         return lines
 
@@ -409,8 +424,8 @@ class StatesComparison(Drawing, HasNumbers):
             )
         arrows = ["→", "←"] if len(panels) > 1 else [""]
         columns = [f"{i}{arrow}" for i in range(len(self.h_n.absolute)) for arrow in arrows]
-        for name, state in self._states.items():
-            add_panel(f"{name}, by layer", state, columns, None)
+        for name, difference in self._state_differences.items():
+            add_panel(f"{name}, by layer", difference, columns, None)
         for loss_name, gradients in self.gradients.items():
             add_panel(f"gradient to x (loss on {loss_name})", gradients["x"], steps, padding)
         return panels
@@ -515,7 +530,9 @@ def compare(
     require_features(rnn, x.shape, is_batch_first)
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
-    layout = require_nonempty(Layout.from_padded(x.shape, lengths_tensor(lengths), is_batch_first))
+    layout = require_nonempty_sequences(
+        Layout.from_padded(x.shape, lengths_tensor(lengths), is_batch_first)
+    )
     require_mask_width(lengths, layout.max_len)
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
@@ -524,7 +541,7 @@ def compare(
     tolerance = require_nonnegative("tolerance", tolerance)
 
     runs = []
-    run_gradients = []
+    gradients_by_run = []
     with _temporary_settings(rnn, is_batch_first, gradients):
         # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
         rnn.training = gradients and x.is_cuda
@@ -535,7 +552,7 @@ def compare(
             needs_gradient = gradients and x.is_floating_point()
             x_copy = x.detach().clone().requires_grad_(needs_gradient)
             result = run_rnn(rnn, x_copy, layout, hx, pack)
-            run_gradients.append(_gradients(rnn, x_copy, layout, result) if gradients else {})
+            gradients_by_run.append(_gradients(rnn, x_copy, layout, result) if gradients else {})
             runs.append(RunResult._make(None if part is None else part.detach() for part in result))
     padded, packed = runs
     n_directions = 1 + rnn.bidirectional
@@ -546,11 +563,11 @@ def compare(
         c_n = _difference(2, tolerance, padded.c_n.reshape(shape), packed.c_n.reshape(shape))
     outputs = (split_directions(result.output, is_batch_first, n_directions) for result in runs)
     differences: dict[str, dict[str, Difference]] = {}
-    for loss_name, padded_gradients in run_gradients[0].items():
+    for loss_name, padded_gradients in gradients_by_run[0].items():
         differences[loss_name] = {}
         for name, gradient in padded_gradients.items():
             axis = 0 if name == "x" else None
-            packed_gradient = run_gradients[1][loss_name][name]
+            packed_gradient = gradients_by_run[1][loss_name][name]
             differences[loss_name][name] = _difference(axis, tolerance, gradient, packed_gradient)
     return StatesComparison(
         rnn=str(rnn),
@@ -600,9 +617,14 @@ def keeping_modes(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _temporary_settings(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
     """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
-    settings = patch.multiple(rnn, dropout=0.0, batch_first=batch_first)
-    modes = keeping_modes(rnn)
-    with torch.inference_mode(False), torch.set_grad_enabled(gradients), modes, settings:
+    settings_patch = patch.multiple(rnn, dropout=0.0, batch_first=batch_first)
+    mode_restorer = keeping_modes(rnn)
+    with (
+        torch.inference_mode(False),
+        torch.set_grad_enabled(gradients),
+        mode_restorer,
+        settings_patch,
+    ):
         rnn.eval()
         yield
 
@@ -645,10 +667,10 @@ def _gradients(
         generator = torch.Generator().manual_seed(seed)
         shape = values[loss_name].shape
         factors = torch.randn(shape, generator=generator, dtype=torch.float64).to(values[loss_name])
-        total = (values[loss_name] * factors).sum()
+        loss = (values[loss_name] * factors).sum()
         inputs = [x, *weights.values()]
         x_gradient, *weight_gradients = torch.autograd.grad(
-            total, inputs, retain_graph=True, materialize_grads=True
+            loss, inputs, retain_graph=True, materialize_grads=True
         )
         gradients[loss_name] = {"x": x_gradient if rnn.batch_first else x_gradient.transpose(0, 1)}
         for name, gradient in zip(weights, weight_gradients, strict=True):
@@ -673,13 +695,13 @@ def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tens
     if axis is not None:
         scale = scale.reshape(-1)
     arrays = map(np.asarray, (absolute, differs, both_nan.any(axis=-1), scale))
-    return Difference(axis, *map(frozen, arrays))
+    return Difference(axis, *map(make_read_only, arrays))
 
 
-def _join_weights(weights: list[Difference]) -> Difference:
+def _join_differences(differences: list[Difference]) -> Difference:
     """Returns the differences of several weights as one, after each was judged by its own scale."""
     names = ("absolute", "differs", "both_nan", "scale")
-    arrays = (np.array([getattr(weight, name) for weight in weights]) for name in names)
+    arrays = (np.array([getattr(difference, name) for difference in differences]) for name in names)
     return Difference(None, *arrays)
 
 
@@ -690,9 +712,9 @@ def split_directions(output: Tensor, batch_first: bool, n_directions: int) -> Te
     return output.reshape(*output.shape[:2], n_directions, -1)
 
 
-def join_words(words: Sequence[str], limit: int = 100) -> str:
-    """Joins words into a list for a sentence. Words beyond the first `limit` are only counted."""
-    if len(words) > limit:
-        words = [*words[:limit], f"{len(words) - limit} more"]
+def join_words(words: Sequence[str], max_words: int = 100) -> str:
+    """Joins words into a list in a sentence. Those after the first `max_words` are only counted."""
+    if len(words) > max_words:
+        words = [*words[:max_words], f"{len(words) - max_words} more"]
     *others, last = words or [""]
     return f"{', '.join(others)} and {last}" if others else last

@@ -12,12 +12,12 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.check.evidence import (
     BATCH_TIME_SWAPPED,
     Batch,
-    finding_about,
+    finding_about_sequences,
     judge_padding,
     swap_fix,
     undecided_finding,
 )
-from packviz.check.findings import UNDECIDED, Finding, Findings
+from packviz.check.findings import UNDECIDED_RULE, Finding, Findings
 from packviz.core.layout import BoolArray, Layout, sequence_name
 from packviz.draw.text import numbers, with_noun
 
@@ -103,13 +103,13 @@ def diagnose(
     """
     batch = Batch(x, lengths, batch_first)
     findings = [*_check_lengths(batch, lengths)]
-    if batch.readable:
-        findings += _check_counts(batch)
-        if batch.has_all_lengths:
-            findings += _check_data(batch, x)
-            findings += _check_width(batch)
+    if batch.has_readable_lengths:
+        findings += _check_lengths_fit_x(batch)
+        if batch.has_length_per_sequence:
+            findings += _check_padding(batch, x)
+            findings += _check_unpacked_length(batch)
             if packed is not None:
-                findings += _check_order(batch, packed)
+                findings += _check_packed(batch, packed)
             if last is not None:
                 findings += _check_last(batch, last)
     if hx is not None:
@@ -132,7 +132,7 @@ def _check_lengths(batch: Batch, lengths: object) -> FindingIterator:
     is_finite = np.isfinite(batch.values)
     message = ". torch turns it into a whole number that has nothing to do with the sequence."
     fix = "count the steps again; a length is NaN or infinite after a division by 0"
-    yield from _report_lengths(batch, ~is_finite, "not finite", message, fix)
+    yield from _report_wrong_lengths(batch, ~is_finite, "not finite", message, fix)
     message = (
         ". torch silently drops the fraction, so 3.9 becomes 3. A length that is computed as a"
         " share of T may come out as 5.9999995, and then becomes 5."
@@ -142,10 +142,10 @@ def _check_lengths(batch: Batch, lengths: object) -> FindingIterator:
         " shares times T, round: lengths = torch.as_tensor(lengths).round().long()"
     )
     is_fractional = is_finite & (batch.values != np.trunc(batch.values))
-    yield from _report_lengths(batch, is_fractional, "fractional length", message, fix)
+    yield from _report_wrong_lengths(batch, is_fractional, "fractional length", message, fix)
 
 
-def _report_lengths(
+def _report_wrong_lengths(
     batch: Batch, is_wrong: BoolArray, rule: str, message: str, fix: str
 ) -> FindingIterator:
     """Yields an error if any lengths are wrong. `message` continues after the first of them."""
@@ -154,12 +154,12 @@ def _report_lengths(
     b = np.argmax(is_wrong)
     value = np.format_float_positional(batch.values[b], trim="-")  # 5.9999995 is not 6
     others_text = f" (and {is_wrong.sum() - 1} more)" if is_wrong.sum() > 1 else ""
-    yield finding_about(
+    yield finding_about_sequences(
         is_wrong, "error", rule, f"lengths[{b}] is {value}{others_text}{message}", fix
     )
 
 
-def _check_counts(batch: Batch) -> FindingIterator:
+def _check_lengths_fit_x(batch: Batch) -> FindingIterator:
     """Yields findings if lengths and `x` do not fit together, whatever the data are."""
     n = batch.n
     shape_text = f"x, read as {batch.order}, has B = {batch.size}"
@@ -169,15 +169,15 @@ def _check_counts(batch: Batch) -> FindingIterator:
         return
     if len(n) != batch.size:
         message = f"lengths has {with_noun(len(n), 'entry', 'entries')}, but {shape_text}"
-        n_missing = batch.size - len(n)
+        n_missing_lengths = batch.size - len(n)
         torch_behaviour = (
             "With enforce_sorted=False, torch raises an error about an index, or later about a"
             " shape, and does not name the cause."
         )
-        if n_missing > 0 and (n <= batch.steps).all():
+        if n_missing_lengths > 0 and (n <= batch.steps).all():
             torch_behaviour = (
                 "With enforce_sorted=False, torch silently drops"
-                f" {with_noun(n_missing, 'sequence')}."
+                f" {with_noun(n_missing_lengths, 'sequence')}."
             )
         if len(n) == batch.steps:  # any further finding would count along the wrong dimension
             message += f" and T = {batch.steps}. {torch_behaviour}"
@@ -190,7 +190,7 @@ def _check_counts(batch: Batch) -> FindingIterator:
         " which takes empty sequences"
     )
     message = ". torch does not pack empty sequences."
-    yield from _report_lengths(batch, n < 1, "empty sequence", message, fix)
+    yield from _report_wrong_lengths(batch, n < 1, "empty sequence", message, fix)
     n_packed_rows = np.minimum(n, batch.steps).sum()
     message = (
         f", but x, read as {batch.order}, has T = {batch.steps}. torch still packs it, into"
@@ -201,13 +201,13 @@ def _check_counts(batch: Batch) -> FindingIterator:
         "give the lengths of this x; were they taken before it was cut, or do they count start and"
         " end marks?"
     )
-    yield from _report_lengths(batch, n > batch.steps, "longer than x", message, fix)
+    yield from _report_wrong_lengths(batch, n > batch.steps, "longer than x", message, fix)
 
 
 # Findings from the data, the shapes, the packed batch, the last step and the state.
 
 
-def _check_data(batch: Batch, x: Tensor) -> FindingIterator:
+def _check_padding(batch: Batch, x: Tensor) -> FindingIterator:
     """Yields findings about where the sequences lie in `x`, and about NaN in the padding."""
     if x.is_meta:
         yield undecided_finding(
@@ -229,14 +229,14 @@ def _check_data(batch: Batch, x: Tensor) -> FindingIterator:
             batch_first_argument = f"batch_first={batch.batch_first}"
             fix = f"pad_packed_sequence(packed, {batch_first_argument}, padding_value={value})"
             yield Finding("info", "padding not restored", message, fix=fix)
-    is_hidden_nan = ~batch.x.isfinite().all(-1).numpy() & padding
-    if not is_hidden_nan.any():
+    is_nonfinite_padding = ~batch.x.isfinite().all(-1).numpy() & padding
+    if not is_nonfinite_padding.any():
         return
     cells_text = with_noun(padding.sum(), "padding cell")
     message = (
-        f"NaN or infinity is in {is_hidden_nan.sum():,} of {cells_text}. A packed RNN reads none of"
-        " them. A padded one does, and its weights get NaN gradients, even from a loss over real"
-        " steps."
+        f"NaN or infinity is in {is_nonfinite_padding.sum():,} of {cells_text}. A packed RNN reads"
+        " none of them. A padded one does, and its weights get NaN gradients, even from a loss over"
+        " real steps."
     )
     mask_code = f"pv.real_mask(lengths, x.shape[{int(batch.batch_first)}])"
     if not batch.batch_first:
@@ -245,10 +245,12 @@ def _check_data(batch: Batch, x: Tensor) -> FindingIterator:
         mask_code += ".to(x.device)"
     mask_code += "[..., None]" * (x.ndim - 2)
     fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask_code}, 0)"
-    yield finding_about(is_hidden_nan.any(axis=1), "warning", "NaN in the padding", message, fix)
+    yield finding_about_sequences(
+        is_nonfinite_padding.any(axis=1), "warning", "NaN in the padding", message, fix
+    )
 
 
-def _check_width(batch: Batch) -> FindingIterator:
+def _check_unpacked_length(batch: Batch) -> FindingIterator:
     """Yields a finding if padding again makes `x` narrower."""
     longest = batch.n.max()
     if 0 < longest < batch.steps:
@@ -257,12 +259,14 @@ def _check_width(batch: Batch) -> FindingIterator:
             " output is only as wide as the greatest length. If several processes share the batch,"
             " each gets as many steps as its own longest sequence has."
         )
-        total_length = f"total_length=x.shape[{int(batch.batch_first)}]"
-        fix = f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total_length})"
+        total_length_argument = f"total_length=x.shape[{int(batch.batch_first)}]"
+        fix = (
+            f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total_length_argument})"
+        )
         yield Finding("info", "narrower when unpacked", message, fix=fix)
 
 
-def _check_order(batch: Batch, packed: PackedSequence) -> FindingIterator:
+def _check_packed(batch: Batch, packed: PackedSequence) -> FindingIterator:
     """Yields a finding if `packed` is broken, or does not match the lengths or their order."""
     try:
         layout = Layout.from_packed(packed)
@@ -271,9 +275,9 @@ def _check_order(batch: Batch, packed: PackedSequence) -> FindingIterator:
         yield Finding("error", "broken packed sequence", f"{error}.", fix=fix)
         return
     unsorted_indices = packed.unsorted_indices
-    stored_order = None if unsorted_indices is None else unsorted_indices.tolist()
-    expected_order = None if packed.sorted_indices is None else layout.unsorted_indices.tolist()
-    if stored_order != expected_order:
+    stored_indices = None if unsorted_indices is None else unsorted_indices.tolist()
+    expected_indices = None if packed.sorted_indices is None else layout.unsorted_indices.tolist()
+    if stored_indices != expected_indices:
         message = (
             "unsorted_indices does not undo sorted_indices. The RNN sorts h_0 by sorted_indices,"
             " and unpacking restores the order by unsorted_indices, so states and outputs belong to"
@@ -291,33 +295,31 @@ def _check_order(batch: Batch, packed: PackedSequence) -> FindingIterator:
         fix = "pass the packed sequence that was made from this x"
         yield Finding("error", "another batch", message, fix=fix)
     else:
-        yield from _check_rows(batch, layout, packed)
+        yield from _check_row_order(batch, layout, packed)
 
 
-def _check_rows(batch: Batch, layout: Layout, packed: PackedSequence) -> FindingIterator:
+def _check_row_order(batch: Batch, layout: Layout, packed: PackedSequence) -> FindingIterator:
     """Yields a finding if padding again does not put each sequence into its own row.
 
-    `_check_rows` compares the data if they come from `x`, and otherwise the lengths.
+    `_check_row_order` compares the data if they come from `x`, and otherwise the lengths.
     """
     is_wrong = layout.lengths != batch.n
     row = int(np.argmax(is_wrong))
     steps_text = with_noun(layout.lengths[row], "step")
-    mismatch = f"row {row} will have {steps_text}, while lengths[{row}] is {batch.n[row]}"
-    is_same_size = packed.data.numel() == layout.n_real * batch.x.shape[2]
-    if is_same_size and packed.data.dtype == batch.x.dtype and not packed.data.is_meta:
+    mismatch_text = f"row {row} will have {steps_text}, while lengths[{row}] is {batch.n[row]}"
+    has_size_of_x = packed.data.numel() == layout.n_real * batch.x.shape[2]
+    if has_size_of_x and packed.data.dtype == batch.x.dtype and not packed.data.is_meta:
         rows = packed.data.detach().cpu().reshape(layout.n_real, -1)
-        packed_sequences = [_cell_bytes(rows[index[index >= 0]]) for index in layout.packed_index]
-        sequences = [_cell_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
-        sorted_sequences = [sequences[b] for b in np.argsort(-batch.n, kind="stable")]
-        if {*packed_sequences} <= {*sequences}:
-            pairs = zip(packed_sequences, sequences, strict=True)
-            is_wrong = np.array(
-                [packed_sequence != batch_sequence for packed_sequence, batch_sequence in pairs]
-            )
+        packed_row_bytes = [_cell_bytes(rows[index[index >= 0]]) for index in layout.packed_index]
+        row_bytes = [_cell_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
+        sorted_row_bytes = [row_bytes[b] for b in np.argsort(-batch.n, kind="stable")]
+        if {*packed_row_bytes} <= {*row_bytes}:
+            pairs = zip(packed_row_bytes, row_bytes, strict=True)
+            is_wrong = np.array([packed_bytes != x_bytes for packed_bytes, x_bytes in pairs])
             row = int(np.argmax(is_wrong))
-            found_sequence = sequence_name(sequences.index(packed_sequences[row]))
-            mismatch = f"row {row} will be sequence {found_sequence}, not {sequence_name(row)}"
-        elif _cell_bytes(rows) in (b"".join(sequences), b"".join(sorted_sequences)):
+            found_name = sequence_name(row_bytes.index(packed_row_bytes[row]))
+            mismatch_text = f"row {row} will be sequence {found_name}, not {sequence_name(row)}"
+        elif _cell_bytes(rows) in (b"".join(row_bytes), b"".join(sorted_row_bytes)):
             message = (
                 "packed.data holds one sequence after another. torch reads its first"
                 f" {batch.size} rows as the first steps of all sequences, and so on, so the RNN"
@@ -331,7 +333,7 @@ def _check_rows(batch: Batch, layout: Layout, packed: PackedSequence) -> Finding
             return
     if is_wrong.any():
         message = (
-            f"After unpacking, {mismatch}, because packed does not restore your order."
+            f"After unpacking, {mismatch_text}, because packed does not restore your order."
             " Outputs and h_n then get the labels of other sequences, without an error."
         )
         fix = (
@@ -339,7 +341,7 @@ def _check_rows(batch: Batch, layout: Layout, packed: PackedSequence) -> Finding
             " the order; if you sorted x yourself, pack the unsorted x with enforce_sorted=False,"
             " or undo your sort in output and h_n"
         )
-        yield finding_about(is_wrong, "warning", "order lost", message, fix)
+        yield finding_about_sequences(is_wrong, "warning", "order lost", message, fix)
 
 
 def _cell_bytes(cells: Tensor) -> bytes:
@@ -349,61 +351,65 @@ def _cell_bytes(cells: Tensor) -> bytes:
 
 def _check_last(batch: Batch, last: Tensor) -> FindingIterator:
     """Yields a finding if `last` was read at the padding."""
-    n_expected = batch.size * batch.x.shape[2]
-    if not isinstance(last, Tensor) or last.numel() != n_expected:
+    n_expected_values = batch.size * batch.x.shape[2]
+    if not isinstance(last, Tensor) or last.numel() != n_expected_values:
         raise ValueError(
             f"last must hold one step of x for each sequence (B = {batch.size}), got"
             f" {_describe_shape(last)}"
         )
-    last_cells = last.detach().reshape(batch.size, -1).to(batch.x)
+    claimed_cells = last.detach().reshape(batch.size, -1).to(batch.x)
     ends = np.clip(batch.n, 1, batch.steps) - 1
-    correct_cells = batch.x[np.arange(batch.size), ends]
-    is_wrong = ~_equal_cells(last_cells, correct_cells)
+    last_cells = batch.x[np.arange(batch.size), ends]
+    is_wrong = ~_are_cells_equal(claimed_cells, last_cells)
     # Where each wrong row occurs: at which steps of its own sequence, or as whose last step.
-    is_own_step = np.zeros((batch.size, batch.steps), dtype=bool)
-    is_other_last = np.zeros((batch.size, batch.size), dtype=bool)
+    equals_own_step = np.zeros((batch.size, batch.steps), dtype=bool)
+    equals_other_last = np.zeros((batch.size, batch.size), dtype=bool)
     for b in np.flatnonzero(is_wrong).tolist():
-        is_own_step[b] = _equal_cells(last_cells[b], batch.x[b])
-        if not is_own_step[b].any():
-            is_other_last[b] = _equal_cells(last_cells[b], correct_cells)
-    is_from_own_row = is_own_step.any(1)
-    is_last_column = is_own_step[:, -1]
+        equals_own_step[b] = _are_cells_equal(claimed_cells[b], batch.x[b])
+        if not equals_own_step[b].any():
+            equals_other_last[b] = _are_cells_equal(claimed_cells[b], last_cells)
+    is_from_own_row = equals_own_step.any(1)
+    equals_last_column = equals_own_step[:, -1]
     fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
-    if is_last_column.any():
-        b = int(np.argmax(is_last_column))
-        last_column = "x[:, -1]" if batch.batch_first else "x[-1]"
-        sequences_text = with_noun(is_last_column.sum(), "sequence")
+    if equals_last_column.any():
+        b = int(np.argmax(equals_last_column))
+        last_column_code = "x[:, -1]" if batch.batch_first else "x[-1]"
+        sequences_text = with_noun(equals_last_column.sum(), "sequence")
         end_text = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
-            f"For {sequences_text}, last contains {last_column} (step {batch.steps - 1}), which is"
-            f" padding there ({end_text})."
+            f"For {sequences_text}, last contains {last_column_code} (step {batch.steps - 1}),"
+            f" which is padding there ({end_text})."
         )
-        yield finding_about(is_last_column, "error", "read at the padding", message, fix)
-    is_earlier_step = is_from_own_row & ~is_last_column
-    if is_earlier_step.any():
-        b = int(np.argmax(is_earlier_step))
+        yield finding_about_sequences(
+            equals_last_column, "error", "read at the padding", message, fix
+        )
+    is_wrong_step = is_from_own_row & ~equals_last_column
+    if is_wrong_step.any():
+        b = int(np.argmax(is_wrong_step))
         message = (
-            f"last[{b}] is step {np.argmax(is_own_step[b])} of sequence {sequence_name(b)}, which"
-            f" ends with step {ends[b]}."
+            f"last[{b}] is step {np.argmax(equals_own_step[b])} of sequence {sequence_name(b)},"
+            f" which ends with step {ends[b]}."
         )
-        yield finding_about(is_earlier_step, "error", "not the last step", message, fix)
-    is_other_row = is_other_last.any(1)
-    if is_other_row.any():
-        b = int(np.argmax(is_other_row))
-        other_name = sequence_name(int(np.argmax(is_other_last[b])))
+        yield finding_about_sequences(is_wrong_step, "error", "not the last step", message, fix)
+    is_from_other_row = equals_other_last.any(1)
+    if is_from_other_row.any():
+        b = int(np.argmax(is_from_other_row))
+        other_name = sequence_name(int(np.argmax(equals_other_last[b])))
         message = (
             f"last[{b}] is the last step of sequence {other_name}, so the rows are in another"
             " order."
         )
-        yield finding_about(is_other_row, "error", "rows in another order", message, fix)
-    if (is_wrong & ~is_from_own_row & ~is_other_row).any():
+        yield finding_about_sequences(
+            is_from_other_row, "error", "rows in another order", message, fix
+        )
+    if (is_wrong & ~is_from_own_row & ~is_from_other_row).any():
         message = "last cannot be judged, because some of its rows occur nowhere in x."
-        yield Finding("warning", UNDECIDED, message, fix="pass cells of x as last")
+        yield Finding("warning", UNDECIDED_RULE, message, fix="pass cells of x as last")
 
 
-def _equal_cells(cells: Tensor, other_cells: Tensor) -> BoolArray:
+def _are_cells_equal(cells: Tensor, reference_cells: Tensor) -> BoolArray:
     """Returns which cells have the same values. NaN equals NaN."""
-    is_equal = (cells == other_cells) | (cells.isnan() & other_cells.isnan())
+    is_equal = (cells == reference_cells) | (cells.isnan() & reference_cells.isnan())
     return is_equal.all(-1).numpy()
 
 

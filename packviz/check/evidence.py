@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from packviz.check.findings import UNDECIDED, Finding
-from packviz.core.layout import BoolArray, IntArray, Layout, host_array, is_mask, sequence_name
-from packviz.core.padded import Padded, batch_is_first, order
+from packviz.check.findings import UNDECIDED_RULE, Finding
+from packviz.core.layout import BoolArray, IntArray, Layout, is_mask, sequence_name, to_numpy
+from packviz.core.padded import PaddedShape, dimension_order, resolve_batch_first
 from packviz.core.validation import require_plain_values
 from packviz.draw.text import with_noun
 from packviz.ops.arguments import require_padded
@@ -56,11 +56,11 @@ class Batch:
 
     def __init__(self, x: Tensor, lengths: object, batch_first: bool | None) -> None:
         require_padded(x)
-        self.order = order(batch_first)
+        self.order = dimension_order(batch_first)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
-        is_batch_first = batch_is_first(batch_first, x.shape)
-        self.size, self.steps, self.batch_first = Padded.of(x.shape, is_batch_first)
+        is_batch_first = resolve_batch_first(batch_first, x.shape)
+        self.size, self.steps, self.batch_first = PaddedShape.from_shape(x.shape, is_batch_first)
         if is_mask(lengths) and lengths.shape[0] == self.size:
             require_mask_width(lengths, self.steps)
         x = x.detach() if x.is_meta else x.detach().cpu()
@@ -68,7 +68,9 @@ class Batch:
             x = x.transpose(0, 1)
         self.x = x.unsqueeze(-1).flatten(2)
         self.values = _length_values(lengths)
-        self.readable = not getattr(lengths, "is_meta", False) and np.isfinite(self.values).all()
+        self.has_readable_lengths = (
+            not getattr(lengths, "is_meta", False) and np.isfinite(self.values).all()
+        )
 
     @cached_property
     def n(self) -> IntArray:
@@ -82,7 +84,7 @@ class Batch:
         return bool((is_in_range & (self.values == self.n)).all())
 
     @property
-    def has_all_lengths(self) -> bool:
+    def has_length_per_sequence(self) -> bool:
         """True if `x` is not empty, and has one length for each sequence."""
         return len(self.n) == self.size and self.x.numel() > 0
 
@@ -102,7 +104,7 @@ class Batch:
         return self.x.isnan().any(-1).numpy()
 
     @cached_property
-    def padding_without_nan(self) -> BoolArray:
+    def is_nan_free_padding(self) -> BoolArray:
         """`(B, T)` booleans, True where a cell is padding and contains no NaN."""
         return ~self.mask & ~self.has_nan
 
@@ -115,7 +117,7 @@ class Batch:
         return not (x < 0).any()
 
     @cached_property
-    def padding(self) -> BoolArray | None:
+    def has_padding_value(self) -> BoolArray | None:
         """`(B, T)` booleans, True where a cell has the padding's value; `None` if it is unknown.
 
         If there is no padding, zero counts as its value. If all cells of the padding contain NaN,
@@ -124,18 +126,20 @@ class Batch:
         """
         if self.mask.all():
             return self.is_zero
-        if not self.padding_without_nan.any():
+        if not self.is_nan_free_padding.any():
             return self.has_nan
-        has_padding_value, cell_index = self.value(*_last_cell(self.padding_without_nan))
+        has_padding_value, padding_cell_index = self.cells_equal_to(
+            *_last_true_cell(self.is_nan_free_padding)
+        )
         # A single cell always equals itself.
-        is_single_cell = cell_index is not None and self.padding_without_nan.sum() == 1
+        is_single_cell = padding_cell_index is not None and self.is_nan_free_padding.sum() == 1
         return (
             None
-            if is_single_cell or not has_padding_value[self.padding_without_nan].all()
+            if is_single_cell or not has_padding_value[self.is_nan_free_padding].all()
             else has_padding_value
         )
 
-    def value(self, b: int, t: int) -> tuple[BoolArray, _CellIndex | None]:
+    def cells_equal_to(self, b: int, t: int) -> tuple[BoolArray, _CellIndex | None]:
         """Returns a mask `(B, T)` of the cells that equal cell `(b, t)`, and the pair `(b, t)`.
 
         If the cell is zero, `None` replaces the pair. The comparison ignores rounding, because a
@@ -148,8 +152,8 @@ class Batch:
         cell = self.x[b, t]
         is_equal = self.x == cell
         if cell.is_floating_point():
-            largest = cell.abs().nan_to_num(0, 0).max()
-            max_rounding = 4 * torch.finfo(cell.dtype).eps * largest
+            max_abs = cell.abs().nan_to_num(0, 0).max()
+            max_rounding = 4 * torch.finfo(cell.dtype).eps * max_abs
             is_equal |= (self.x - cell).abs() <= max_rounding
         return is_equal.all(-1).numpy(), (b, t)
 
@@ -160,7 +164,7 @@ class Batch:
         _, first_rows, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
         return first_rows[counts.argmax()], self.steps - 1
 
-    def repeats(self, axis: int) -> BoolArray:
+    def repeats_previous(self, axis: int) -> BoolArray:
         """Returns a mask of the cells that equal the cell before them.
 
         Args:
@@ -180,7 +184,7 @@ def _length_values(lengths: object) -> npt.NDArray[np.float64]:
     if is_mask(lengths):
         lengths = Layout.from_mask(lengths)
     with suppress(ValueError):  # rows of unequal length
-        values = host_array(lengths)
+        values = to_numpy(lengths)
         if values.ndim == 1 and values.dtype.kind in "iuf":
             return values.astype(float)
     lengths_text = shorten(repr(lengths), 60, placeholder=" …")
@@ -193,10 +197,10 @@ class _Reading:
 
     Attributes:
         finding: the finding to report if this reading is right.
-        real: `(B, T)` booleans, True where a cell is data in this reading.
+        is_real: `(B, T)` booleans, True where a cell is data in this reading.
         has_padding_value: `(B, T)` booleans, True where a cell has the padding's value.
-        cell_index: `(b, t)` of the cell from which the padding's value was taken; `None` if the
-            value is zero.
+        padding_cell_index: `(b, t)` of the cell from which the padding's value was taken; `None` if
+            the value is zero.
         time_axis: the axis of time.
         log_n_mistakes: the logarithm of the number of possible mistakes of this kind.
         legitimate_reason: a legitimate reason for data that look just like this mistake; empty if
@@ -204,9 +208,9 @@ class _Reading:
     """
 
     finding: Finding
-    real: BoolArray
+    is_real: BoolArray
     has_padding_value: BoolArray
-    cell_index: _CellIndex | None
+    padding_cell_index: _CellIndex | None
     time_axis: int = 1
     log_n_mistakes: float = 0.0
     legitimate_reason: str = ""
@@ -214,19 +218,21 @@ class _Reading:
     @cached_property
     def data_like_padding(self) -> BoolArray:
         """`(B, T)` booleans, True where a cell of data in this reading has the padding's value."""
-        return self.real & self.has_padding_value
+        return self.is_real & self.has_padding_value
 
-    def are_end_marks(self, batch: Batch) -> bool:
+    def may_be_end_marks(self, batch: Batch) -> bool:
         """Returns whether every sequence may end in the same number of end marks."""
-        end_steps = self.real.sum(axis=1)
+        reading_lengths = self.is_real.sum(axis=1)
         is_blank_row = self.has_padding_value.all(axis=1)
-        n_end_marks = (batch.n - end_steps)[~is_blank_row].min(initial=batch.steps)
+        n_end_marks = (batch.n - reading_lengths)[~is_blank_row].min(initial=batch.steps)
         if self.finding.rule != PADDING_INSIDE_LENGTH or not n_end_marks:
             return False
-        ends_before_marks = np.where(is_blank_row, end_steps, batch.n - n_end_marks)
+        lengths_without_marks = np.where(is_blank_row, reading_lengths, batch.n - n_end_marks)
         end_marks_reading = replace(
             self,
-            log_n_mistakes=_log_n_mistakes(batch, ends_before_marks, end_steps, self.cell_index),
+            log_n_mistakes=_log_n_mistakes(
+                batch, lengths_without_marks, reading_lengths, self.padding_cell_index
+            ),
         )
         return end_marks_reading.chance(batch, n_end_marks) >= MAX_CHANCE
 
@@ -251,104 +257,111 @@ class _Reading:
         assumed probability that the padding of a correct batch is not constant. The last
         `n_end_marks` steps of each sequence are not counted.
         """
-        is_uneven = batch.padding is None
-        is_doubtful = np.arange(batch.steps) < batch.n[:, None] - n_end_marks
+        is_uneven = batch.has_padding_value is None
+        is_disputed = np.arange(batch.steps) < batch.n[:, None] - n_end_marks
         if is_uneven:
-            is_doubtful |= ~batch.mask
-        is_doubtful &= ~self.real  # padding in the right place needs no explanation
-        if self.cell_index:
-            is_doubtful[self.cell_index] = False
-        real = self.real
+            is_disputed |= ~batch.mask
+        is_disputed &= ~self.is_real  # padding in the right place needs no explanation
+        if self.padding_cell_index:
+            is_disputed[self.padding_cell_index] = False
+        is_real = self.is_real
         data_like_padding = self.data_like_padding
         if not self.time_axis:
-            is_doubtful, real, data_like_padding = is_doubtful.T, real.T, data_like_padding.T
-        is_after_like_padding = real[:, 1:] & data_like_padding[:, :-1]
-        is_repeated = data_like_padding[:, 1:]
-        if not is_after_like_padding.any():
-            is_after_like_padding = real[:, 1:] & real[:, :-1]
-            is_repeated = batch.repeats(self.time_axis)
-        n_first = is_doubtful.any(axis=1).sum()
-        n_further = is_doubtful.sum() - n_first
-        if not n_first:
+            is_disputed, is_real, data_like_padding = is_disputed.T, is_real.T, data_like_padding.T
+        is_further_trial = is_real[:, 1:] & data_like_padding[:, :-1]
+        is_further_success = data_like_padding[:, 1:]
+        if not is_further_trial.any():
+            is_further_trial = is_real[:, 1:] & is_real[:, :-1]
+            is_further_success = batch.repeats_previous(self.time_axis)
+        n_first_cells = is_disputed.any(axis=1).sum()
+        n_further_cells = is_disputed.sum() - n_first_cells
+        if not n_first_cells:
             return 1.0
-        chance = self.log_n_mistakes + _log_chance(n_first, data_like_padding, real)
-        chance += _log_chance(n_further, is_after_like_padding & is_repeated, is_after_like_padding)
+        log_chance = self.log_n_mistakes + _log_chance(n_first_cells, data_like_padding, is_real)
+        log_chance += _log_chance(
+            n_further_cells, is_further_trial & is_further_success, is_further_trial
+        )
         if is_uneven:
-            chance += math.log(UNEVEN_PADDING_RATE)
-        return math.exp(min(chance, 0))
+            log_chance += math.log(UNEVEN_PADDING_RATE)
+        return math.exp(min(log_chance, 0))
 
 
-def _log_chance(n_cells: int, is_hit: BoolArray, is_trial: BoolArray) -> float:
-    """Returns the log probability, by Laplace's rule, that the next `n_cells` are all hits."""
-    k = is_hit.sum() + 1
+def _log_chance(n_cells: int, is_success: BoolArray, is_trial: BoolArray) -> float:
+    """Returns the log probability, by Laplace's rule, that the next `n_cells` are all successes."""
+    k = is_success.sum() + 1
     n = is_trial.sum() + 2
-    log_hits = math.lgamma(k + n_cells) - math.lgamma(k)
-    log_trials = math.lgamma(n + n_cells) - math.lgamma(n)
-    return log_hits - log_trials
+    log_numerator = math.lgamma(k + n_cells) - math.lgamma(k)
+    log_denominator = math.lgamma(n + n_cells) - math.lgamma(n)
+    return log_numerator - log_denominator
 
 
 def judge_padding(batch: Batch) -> Iterator[Finding]:
     """Yields findings if the padding is missing, misplaced or impossible to locate."""
-    data_finding = None
+    reading_finding = None
     readings_with_chance = [(reading, reading.chance(batch)) for reading in _readings(batch)]
     if readings_with_chance:
-        data_finding = _judge_reading(batch, *min(readings_with_chance, key=itemgetter(1)))
-    if data_finding and batch.padding is None and _has_padding_pattern(batch, data_finding.rule):
-        data_finding = undecided_finding(*_UNEVEN_PADDING)  # the cells in the padding are not data
-    yield from filter(None, [data_finding, _ambiguity_finding(batch, data_finding)])
+        reading_finding = _judge_reading(batch, *min(readings_with_chance, key=itemgetter(1)))
+    if (
+        reading_finding
+        and batch.has_padding_value is None
+        and _has_padding_pattern(batch, reading_finding.rule)
+    ):
+        # The cells in the padding are not data.
+        reading_finding = undecided_finding(*_UNEVEN_PADDING_TEXTS)
+    yield from filter(None, [reading_finding, _ambiguity_finding(batch, reading_finding)])
 
 
 def _judge_reading(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
     """Returns a reading's finding and how certain it is; `None` if chance explains the data."""
     finding = reading.finding
     n_like_padding = reading.data_like_padding.sum()
-    data_steps = with_noun(reading.real.sum(), "step of data", "steps of data")
-    has_end_marks = reading.are_end_marks(batch)
-    if chance < MAX_CHANCE and not has_end_marks and finding.level != "info":
+    data_steps_text = with_noun(reading.is_real.sum(), "step of data", "steps of data")
+    may_have_end_marks = reading.may_be_end_marks(batch)
+    if chance < MAX_CHANCE and not may_have_end_marks and finding.level != "info":
         if reading.legitimate_reason:
             message = (
                 f"{finding.message} Or {reading.legitimate_reason}; diagnose cannot tell which."
             )
-            return replace(finding, level="warning", rule=UNDECIDED, message=message)
+            return replace(finding, level="warning", rule=UNDECIDED_RULE, message=message)
         certainty = "Very likely" if chance < 1e-3 else "Likely"
         level = finding.level
         # The data cannot show whether lengths are too long by mistake or on purpose.
         if chance < MAX_ERROR_CHANCE and finding.rule != PADDING_INSIDE_LENGTH:
             certainty = "Almost certain"
             level = "error"
-        explanation = f"{n_like_padding or 'none'} of the {data_steps} could be padding"
+        explanation = f"{n_like_padding or 'none'} of the {data_steps_text} could be padding"
         message = f"{finding.message} How sure is this? {certainty}: {explanation}."
         return replace(finding, level=level, message=message)
     if finding.rule == PADDING_INSIDE_LENGTH and (chance < MAX_CHANCE or not n_like_padding):
-        explanation = f"data; {data_steps} cannot rule this out"
-        if has_end_marks:
+        explanation = f"data; {data_steps_text} cannot rule this out"
+        if may_have_end_marks:
             explanation = "end marks, because every sequence ends like this"
         message = f"{finding.message} What looks like padding may also be {explanation}."
         return replace(finding, level="info", message=message)
     return None
 
 
-def _ambiguity_finding(batch: Batch, data_finding: Finding | None) -> Finding | None:
+def _ambiguity_finding(batch: Batch, reading_finding: Finding | None) -> Finding | None:
     """Returns a finding if the data do not show whether the lengths or `batch_first` are right.
 
-    `data_finding` is the finding that the data support, if any.
+    `reading_finding` is the finding that the data support, if any.
     """
     has_no_padding = batch.mask.all()
-    if batch.padding is None:
-        if data_finding and data_finding.level != "info":
+    if batch.has_padding_value is None:
+        if reading_finding and reading_finding.level != "info":
             return None
-        if batch.padding_without_nan.sum() == 1:
+        if batch.is_nan_free_padding.sum() == 1:
             why = "the padding is a single cell, which is not zero"
             return undecided_finding(why, "pass x padded to more time steps")
-        return undecided_finding(*_UNEVEN_PADDING)
-    if batch.padding.all() and not has_no_padding:
+        return undecided_finding(*_UNEVEN_PADDING_TEXTS)
+    if batch.has_padding_value.all() and not has_no_padding:
         why = "x is the same everywhere, so its padding looks like data"
         return undecided_finding(why, "pass a batch with data in it")
-    if has_no_padding and data_finding and data_finding.level == "warning":
+    if has_no_padding and reading_finding and reading_finding.level == "warning":
         why = f"every length is T = {batch.steps}, and several sequences end in the same value"
-        return replace(undecided_finding(why, ""), fix=data_finding.fix)
+        return replace(undecided_finding(why, ""), fix=reading_finding.fix)
     is_square = batch.size == batch.steps > 1
-    if data_finding or batch.steps == 1:
+    if reading_finding or batch.steps == 1:
         return None
     if has_no_padding:
         message = (
@@ -372,10 +385,10 @@ def _ambiguity_finding(batch: Batch, data_finding: Finding | None) -> Finding | 
 def undecided_finding(why: str, fix: str) -> Finding:
     """Returns a finding which reports that the batch could not be judged."""
     message = f"diagnose cannot judge where the sequences lie in x, because {why}."
-    return Finding("warning", UNDECIDED, message, fix=f"{fix}, and the same lengths")
+    return Finding("warning", UNDECIDED_RULE, message, fix=f"{fix}, and the same lengths")
 
 
-_UNEVEN_PADDING = (
+_UNEVEN_PADDING_TEXTS = (
     "the padding is not constant, as after dropout, positions, a convolution, attention, or an RNN"
     " over padded data, or where each sequence has its own value",
     "pass a tensor from before this operation, ideally x as it was padded",
@@ -388,12 +401,12 @@ def _has_padding_pattern(batch: Batch, rule: str) -> bool:
     Either numbers in it are zero at random, or, if the data would contradict the lengths, each step
     or each sequence has a value of its own.
     """
-    cells = batch.x[torch.from_numpy(batch.padding_without_nan)]
+    cells = batch.x[torch.from_numpy(batch.is_nan_free_padding)]
     if not cells.is_complex():
         cells = cells.double()
     if batch.x.is_floating_point() and _has_dropout(cells):
         return True
-    b, t = np.nonzero(batch.padding_without_nan)
+    b, t = np.nonzero(batch.is_nan_free_padding)
     if rule == DATA_AFTER_LENGTH and (
         _is_equal_within_groups(cells, t) or _is_equal_within_groups(cells, b)
     ):
@@ -411,38 +424,38 @@ def _are_close(cells: Tensor, others: Tensor) -> bool:
     return torch.allclose(cells, others, rtol=1e-6, atol=1e-6)
 
 
-def _is_equal_within_groups(cells: Tensor, groups: IntArray) -> bool:
+def _is_equal_within_groups(cells: Tensor, cell_groups: IntArray) -> bool:
     """Returns whether cells are equal within groups of two or more, but not across groups."""
     _, first_indices, group_index, group_sizes = np.unique(
-        groups, return_index=True, return_inverse=True, return_counts=True
+        cell_groups, return_index=True, return_inverse=True, return_counts=True
     )
-    repeated_cells = cells[first_indices[group_sizes > 1]]
-    if len(repeated_cells) < 2 or torch.allclose(repeated_cells, repeated_cells[:1]):
+    group_first_cells = cells[first_indices[group_sizes > 1]]
+    if len(group_first_cells) < 2 or torch.allclose(group_first_cells, group_first_cells[:1]):
         return False
     return _are_close(cells, cells[first_indices[group_index]])
 
 
 def _has_dropout(cells: Tensor) -> bool:
     """Returns whether the cells look like copies of one vector after dropout."""
-    maxima = cells.amax(0)
-    undropped_vector = maxima.where(maxima > 0, cells.amin(0))
+    feature_maxima = cells.amax(0)
+    undropped_vector = feature_maxima.where(feature_maxima > 0, cells.amin(0))
     is_nonzero = cells[:, undropped_vector != 0] != 0
     is_partly_zero = (~is_nonzero).any(1) & is_nonzero.any(1)
     has_several_nonzero = is_nonzero.sum(1) > 1  # unlike one-hot vectors
-    n_repeats = is_nonzero.sum() - is_nonzero.shape[1]
-    if not is_partly_zero.any() or not has_several_nonzero.any() or n_repeats <= 2:
+    n_extra_nonzero = is_nonzero.sum() - is_nonzero.shape[1]
+    if not is_partly_zero.any() or not has_several_nonzero.any() or n_extra_nonzero <= 2:
         return False
     return bool((torch.isclose(cells, undropped_vector) | (cells == 0)).all())
 
 
 def _readings(batch: Batch) -> Iterator[_Reading]:
     """Yields the alternative readings of the batch in which all padding has one value."""
-    if batch.padding is not None:
-        yield from _length_readings(batch, batch.padding, None)
-        has_padding_value, cell_index = batch.value(*batch.commonest_end_cell)
+    if batch.has_padding_value is not None:
+        yield from _length_readings(batch, batch.has_padding_value, None)
+        has_padding_value, padding_cell_index = batch.cells_equal_to(*batch.commonest_end_cell)
         # Rows with equal ends reveal padding that is not zero.
         if batch.mask.all() and has_padding_value[:, -1].sum() > 1:
-            yield from _length_readings(batch, has_padding_value, cell_index)
+            yield from _length_readings(batch, has_padding_value, padding_cell_index)
         return
     message = (
         "Every sequence lies at the end of its row, after its padding. Packing takes the first"
@@ -462,26 +475,26 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
             batch, BATCH_TIME_SWAPPED, message, swap_fix(batch), batch.mask.T, time_axis=0
         )
     yield from _length_readings(batch, batch.is_zero, None)
-    yield from _length_readings(batch, *batch.value(*batch.commonest_end_cell))
+    yield from _length_readings(batch, *batch.cells_equal_to(*batch.commonest_end_cell))
 
 
 def _misplaced_readings(
     batch: Batch, rule: str, message: str, fix: str, is_real: BoolArray, time_axis: int = 1
 ) -> Iterator[_Reading]:
     """Yields a reading whose data are the cells in `is_real`, if all others have the same value."""
-    has_padding_value, cell_index = batch.value(*_last_cell(~is_real))
+    has_padding_value, padding_cell_index = batch.cells_equal_to(*_last_true_cell(~is_real))
     if has_padding_value[~is_real].all():
         is_misplaced = is_real & ~batch.mask
         message += (
             f" As the lengths are read now, {with_noun(is_misplaced.sum(), 'cell')} of data lie in"
             " the padding, and as many cells of padding are packed as data."
         )
-        finding = finding_about(is_misplaced.any(axis=1), "error", rule, message, fix)
-        yield _Reading(finding, is_real, has_padding_value, cell_index, time_axis)
+        finding = finding_about_sequences(is_misplaced.any(axis=1), "error", rule, message, fix)
+        yield _Reading(finding, is_real, has_padding_value, padding_cell_index, time_axis)
 
 
 def _length_readings(
-    batch: Batch, has_padding_value: BoolArray, cell_index: _CellIndex | None
+    batch: Batch, has_padding_value: BoolArray, padding_cell_index: _CellIndex | None
 ) -> Iterator[_Reading]:
     """Yields readings in which the ends of sequences that `has_padding_value` marks are padding.
 
@@ -497,7 +510,7 @@ def _length_readings(
         if (data_lengths == n).all():
             continue
         is_too_short = data_lengths > n
-        log_n_mistakes = _log_n_mistakes(batch, n, data_lengths, cell_index)
+        log_n_mistakes = _log_n_mistakes(batch, n, data_lengths, padding_cell_index)
         legitimate_reason = ""
         if np.array_equal(np.sort(data_lengths), np.sort(n)):
             log_n_mistakes = min(log_n_mistakes, math.lgamma(len(n) + 1))
@@ -509,12 +522,12 @@ def _length_readings(
                 "give the lengths in the order of x; if you sorted one of the two, sort the other"
                 " in the same way"
             )
-            finding = finding_about(
+            finding = finding_about_sequences(
                 data_lengths != n, "error", "lengths in another order", message, fix
             )
         elif is_too_short.any():
             finding = _short_lengths_finding(batch, data_lengths)
-            legitimate_reason = _legitimate_reason(batch, data_lengths, cell_index)
+            legitimate_reason = _legitimate_reason(batch, data_lengths, padding_cell_index)
             if "convolution" in legitimate_reason:
                 convolution_fix = "; if x comes from a convolution, pass what went into it"
                 finding = replace(finding, fix=finding.fix + convolution_fix)
@@ -525,7 +538,7 @@ def _length_readings(
             finding,
             is_real,
             has_padding_value,
-            cell_index,
+            padding_cell_index,
             log_n_mistakes=log_n_mistakes,
             legitimate_reason=legitimate_reason,
         )
@@ -542,22 +555,22 @@ def _describe_wrong_length(batch: Batch, data_lengths: IntArray) -> str:
 def _short_lengths_finding(batch: Batch, data_lengths: IntArray) -> Finding:
     """Returns a finding that some lengths are too short."""
     is_too_short = data_lengths > batch.n
-    lost_steps = with_noun((data_lengths - batch.n)[is_too_short].sum(), "step")
-    short_sequences = with_noun(is_too_short.sum(), "sequence")
-    message = f"Packing silently leaves out {lost_steps} of data at the end of {short_sequences}:"
-    message += f" {_describe_wrong_length(batch, data_lengths)}."
+    lost_steps_text = with_noun((data_lengths - batch.n)[is_too_short].sum(), "step")
+    short_sequences_text = with_noun(is_too_short.sum(), "sequence")
+    message = f"Packing silently leaves out {lost_steps_text} of data at the end of"
+    message += f" {short_sequences_text}: {_describe_wrong_length(batch, data_lengths)}."
     fix = "give the full lengths; if you cut on purpose, cut x as well"
-    return finding_about(is_too_short, "warning", DATA_AFTER_LENGTH, message, fix)
+    return finding_about_sequences(is_too_short, "warning", DATA_AFTER_LENGTH, message, fix)
 
 
 def _long_lengths_finding(batch: Batch, data_lengths: IntArray) -> Finding:
     """Returns a finding that some lengths are too long."""
     n = batch.n
     is_wrong = data_lengths != n
-    extra_steps = with_noun((n - data_lengths).sum(), "step")
-    long_sequences = with_noun(is_wrong.sum(), "sequence")
+    extra_steps_text = with_noun((n - data_lengths).sum(), "step")
+    long_sequences_text = with_noun(is_wrong.sum(), "sequence")
     message = (
-        f"{extra_steps} at the end of {long_sequences} may be padding:"
+        f"{extra_steps_text} at the end of {long_sequences_text} may be padding:"
         f" {_describe_wrong_length(batch, data_lengths)}. If so, the RNN reads padding, and h_n"
         " is the state after it."
     )
@@ -565,29 +578,31 @@ def _long_lengths_finding(batch: Batch, data_lengths: IntArray) -> Finding:
     if (n == batch.steps).all():
         fix += ", not the width of x"
     # A single sequence's padding may repeat its last value.
-    is_single = is_wrong.sum() == 1 and np.array_equal(is_wrong, n < batch.steps)
+    is_only_padded_row = is_wrong.sum() == 1 and np.array_equal(is_wrong, n < batch.steps)
     # This is too much to be silence.
     is_mostly_padding = (data_lengths < n).mean() > 0.6 and (2 * data_lengths < n).any()
-    has_uncounted_lengths = is_mostly_padding and (n == n[0]).all()
+    has_implausible_lengths = is_mostly_padding and (n == n[0]).all()
     # Recordings may end in silence.
-    is_serious = has_uncounted_lengths or (batch.are_ids and not is_single)
-    return finding_about(
-        is_wrong, "warning" if is_serious else "info", PADDING_INSIDE_LENGTH, message, fix
+    is_warning = has_implausible_lengths or (batch.are_ids and not is_only_padded_row)
+    return finding_about_sequences(
+        is_wrong, "warning" if is_warning else "info", PADDING_INSIDE_LENGTH, message, fix
     )
 
 
-def _legitimate_reason(batch: Batch, data_lengths: IntArray, cell_index: _CellIndex | None) -> str:
+def _legitimate_reason(
+    batch: Batch, data_lengths: IntArray, padding_cell_index: _CellIndex | None
+) -> str:
     """Returns a good reason for data beyond the lengths; empty if there is none."""
     n = batch.n
     is_too_short = data_lengths > n
-    n_steps = (data_lengths - n).max()
-    is_spread = np.array_equal(np.minimum(n + n_steps, batch.steps), data_lengths)
+    n_cut_steps = (data_lengths - n).max()
+    is_spread_evenly = np.array_equal(np.minimum(n + n_cut_steps, batch.steps), data_lengths)
     # A convolution's bias makes the padding nonzero.
-    if batch.x.is_floating_point() and cell_index and is_spread:
+    if batch.x.is_floating_point() and padding_cell_index and is_spread_evenly:
         return "x comes from a convolution, which spreads data that far"
-    is_shortened = np.array_equal(np.maximum(data_lengths - n_steps, 1), n)
-    if is_shortened and (is_too_short.sum() > 1 or n_steps == 1):
-        steps_text = with_noun(n_steps, "step")
+    is_shortened_evenly = np.array_equal(np.maximum(data_lengths - n_cut_steps, 1), n)
+    if is_shortened_evenly and (is_too_short.sum() > 1 or n_cut_steps == 1):
+        steps_text = with_noun(n_cut_steps, "step")
         return (
             f"every sequence is cut by {steps_text} on purpose, as captions often lose their last"
             " word"
@@ -600,7 +615,7 @@ def _legitimate_reason(batch: Batch, data_lengths: IntArray, cell_index: _CellIn
 
 
 def _log_n_mistakes(
-    batch: Batch, n: IntArray, data_lengths: IntArray, cell_index: _CellIndex | None
+    batch: Batch, n: IntArray, data_lengths: IntArray, padding_cell_index: _CellIndex | None
 ) -> float:
     """Returns the log number of mistakes like `n`, if the data end at `data_lengths`."""
     is_wrong = data_lengths != n
@@ -608,17 +623,17 @@ def _log_n_mistakes(
     n_other_lengths = max(batch.steps - 1, 1)
     n_mistakes = math.comb(len(n), n_wrong) * n_other_lengths**n_wrong
     if (n == n[0]).all():
-        if not cell_index and n_wrong > len(n) / 2:
+        if not padding_cell_index and n_wrong > len(n) / 2:
             n_mistakes = n_other_lengths * len(n)  # all have one length
     elif n_wrong:
-        offset = (n - data_lengths)[is_wrong][0]
-        if np.array_equal(np.clip(data_lengths + offset, 1, batch.steps), n):
+        length_offset = (n - data_lengths)[is_wrong][0]
+        if np.array_equal(np.clip(data_lengths + length_offset, 1, batch.steps), n):
             n_mistakes = n_other_lengths  # every length is off by one number, within 1 to T
-    n_rows = len(n) if cell_index else 1  # any row might have given the value
-    return math.log(n_mistakes) + math.log(n_rows)
+    n_candidate_rows = len(n) if padding_cell_index else 1  # any row might have given the value
+    return math.log(n_mistakes) + math.log(n_candidate_rows)
 
 
-def _last_cell(cells: BoolArray) -> _CellIndex:
+def _last_true_cell(cells: BoolArray) -> _CellIndex:
     """Returns the place of the last cell of a mask."""
     b, t = np.argwhere(cells)[-1].tolist()
     return b, t
@@ -629,13 +644,13 @@ def swap_fix(batch: Batch) -> str:
     return f"pass batch_first={not batch.batch_first}, or transpose x"
 
 
-def finding_about(
+def finding_about_sequences(
     is_affected: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str
 ) -> Finding:
     """Returns a finding about some sequences, which contains their names and indices."""
     indices = np.flatnonzero(is_affected).tolist()
-    names = ", ".join(map(sequence_name, indices[:8]))
-    where = f"sequences {names}" if len(indices) > 1 else f"sequence {names}"
+    names_text = ", ".join(map(sequence_name, indices[:8]))
+    where = f"sequences {names_text}" if len(indices) > 1 else f"sequence {names_text}"
     if len(indices) > 8:
         where += f" and {len(indices) - 8} more"
     return Finding(level, rule, message, where, fix, tuple(indices))

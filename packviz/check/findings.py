@@ -15,7 +15,7 @@ from packviz.draw.text import with_noun
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 """The levels, most serious first, with the mark of each."""
 
-UNDECIDED = "undecided"
+UNDECIDED_RULE = "undecided"
 """The rule of a finding which reports that something could not be judged."""
 
 
@@ -80,7 +80,7 @@ class Findings(HasTable, Sequence[Finding]):
     found: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        findings = [finding for level in LEVELS for finding in self.of(level)]
+        findings = [finding for level in LEVELS for finding in self.with_level(level)]
         object.__setattr__(self, "found", tuple(findings))
 
     def __len__(self) -> int:
@@ -92,19 +92,19 @@ class Findings(HasTable, Sequence[Finding]):
     @property
     def ok(self) -> bool:
         """True if there is no error, and nothing is undecided."""
-        return not self.of("error") and not self.undecided
+        return not self.with_level("error") and not self.undecided
 
     @property
     def undecided(self) -> bool:
         """True if something could not be judged."""
-        return UNDECIDED in self.rules
+        return UNDECIDED_RULE in self.rules
 
     @property
     def rules(self) -> list[str]:
         """The rule of each finding."""
         return [finding.rule for finding in self.found]
 
-    def of(self, level: str) -> tuple[Finding, ...]:
+    def with_level(self, level: str) -> tuple[Finding, ...]:
         """Returns the findings of one level."""
         return tuple(finding for finding in self.found if finding.level == level)
 
@@ -114,16 +114,16 @@ class Findings(HasTable, Sequence[Finding]):
         mark = "✓"
         counts = ["undecided"] if self.undecided else []
         for level in LEVELS:
-            n_findings = len(self.of(level))
+            n_findings = len(self.with_level(level))
             if n_findings:
                 counts.append(
                     f"{n_findings} info" if level == "info" else with_noun(n_findings, level)
                 )
-        if self.of("warning"):
+        if self.with_level("warning"):
             mark = LEVELS["warning"]
         if self.undecided:
             mark = "?"
-        if self.of("error"):
+        if self.with_level("error"):
             mark = LEVELS["error"]
         return f"{mark} {self.title}: {', '.join(counts) or 'nothing found'}"
 
@@ -141,4 +141,4 @@ class Findings(HasTable, Sequence[Finding]):
                 rows.append(["where", finding.where])
             if finding.fix:
                 rows.append(["fix", finding.fix])
-        return Table(rows, [], self.headline, form="<  <")
+        return Table(rows, [], self.headline, column_format="<  <")

@@ -189,26 +189,26 @@ class _OneCallTagger(ExampleModel):
     """A tagger that runs its LSTM in one call. A compiler keeps this call or leaves it out."""
 
     def __init__(
-        self, make_call: Callable[[nn.LSTM], Callable[..., tuple[Tensor, object]]]
+        self, wrap_lstm: Callable[[nn.LSTM], Callable[..., tuple[Tensor, object]]]
     ) -> None:
-        """Stores the function to call, which `make_call` makes from the LSTM."""
+        """Stores the function to call, which `wrap_lstm` makes from the LSTM."""
         super().__init__()
-        self.call_lstm = make_call(self.lstm)
+        self.call_lstm = wrap_lstm(self.lstm)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         output, _ = self.call_lstm(torch.tanh(self.before(x)), lengths=lengths)
         return torch.tanh(self.after(torch.relu(output)))
 
 
-def _make_uncompiled_call(lstm: nn.LSTM) -> Callable[..., tuple[Tensor, Tensor]]:
+def _wrap_uncompiled(lstm: nn.LSTM) -> Callable[..., tuple[Tensor, Tensor]]:
     """Returns a function that packs, runs the LSTM and pads, and that is never compiled."""
 
-    def run_lstm(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def pack_run_pad(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         result, _ = lstm(packed)
         return pad_packed_sequence(result, total_length=x.size(0))
 
-    return _disable_compiler(run_lstm)
+    return _disable_compiler(pack_run_pad)
 
 
 TAGGERS: dict[str, Callable[[], ExampleModel]] = {
@@ -220,7 +220,7 @@ TAGGERS: dict[str, Callable[[], ExampleModel]] = {
     "packed, escaped": partial(_PackedTagger, _return_packed_data),
     "packed if ragged": ConditionalTagger,
     "only pack disabled": partial(_PackedTagger, pack=_disable_compiler(pack_padded_sequence)),
-    "disabled island": partial(_OneCallTagger, _make_uncompiled_call),
+    "disabled island": partial(_OneCallTagger, _wrap_uncompiled),
     "Ragged": partial(_OneCallTagger, Ragged),
 }
 """The functions that make the taggers, by the names that tables show."""

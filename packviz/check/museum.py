@@ -21,7 +21,7 @@ from typing import Any
 
 from packviz.core.silence import quiet
 from packviz.core.util import HasText
-from packviz.core.validation import kind_of, one_of
+from packviz.core.validation import kind_of, require_one_of
 from packviz.draw.table import HasTable, Table
 from packviz.draw.text import with_noun
 
@@ -92,7 +92,7 @@ class Entry(HasTable):
             notebook provokes them.
         met: other messages with the same cause, each preceded by the device, function or version
             that produced it.
-        asked: links to questions and issues.
+        links: links to questions and issues.
         words: words that people use to describe the mistake, if there is no message to search for.
         rules: the rules that recognise its messages.
         shown: whether notebook 15 shows it.
@@ -104,7 +104,7 @@ class Entry(HasTable):
     fix: str
     says: Sequence[str] = (NO_MESSAGE,)
     met: Sequence[tuple[str, str]] = ()
-    asked: Sequence[str] = ()
+    links: Sequence[str] = ()
     words: str = ""
     rules: Sequence[_Rule] = ()
     shown: bool = True
@@ -154,7 +154,7 @@ class Entry(HasTable):
         rows = []
         for label, text in self._card_parts(self.says):
             rows.append((label.replace(" ", "\u00a0"), text))  # labels must not wrap
-        return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
+        return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", column_format="<  <")
 
     def _card_parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yields the parts of the card, each with its label."""
@@ -166,17 +166,17 @@ class Entry(HasTable):
             yield "also met", f"{text} ({where})"
         yield "why", self.why
         yield "fix", self.fix
-        if self.asked:
-            yield "asked", "  ".join(self.asked)
+        if self.links:
+            yield "asked", "  ".join(self.links)
 
 
 # `attempt(function, *arguments)` calls the function, keeps the message that torch gives, and
 # returns the result.
-Attempt = Callable[..., Any]
+AttemptFunction = Callable[..., Any]
 
 
 @contextmanager
-def entry(name: str) -> Iterator[Attempt]:
+def entry(name: str) -> Iterator[AttemptFunction]:
     """Runs a block that makes a mistake, and prints the entry's card with this run's messages.
 
     `entry` catches and shows every error, except for a failed assertion, which it raises again.
@@ -186,7 +186,7 @@ def entry(name: str) -> Iterator[Attempt]:
 
     Yields:
         A function for entries with several calls: it makes one call, and catches the error of that
-        call (see `Attempt`).
+        call (see `AttemptFunction`).
 
     Raises:
         ValueError: there is no such entry.
@@ -316,7 +316,7 @@ def explain(text: str | BaseException) -> Matches:
 def match_rules(text: str) -> Matches:
     """Returns up to three entries whose rules fit an error text.
 
-    Rules marked `unsure_entries` count only if no other rule fits.
+    Rules marked `unsure` count only if no other rule fits.
     """
     sure_entries: dict[Entry, None] = {}
     unsure_entries: dict[Entry, None] = {}
@@ -332,8 +332,8 @@ def match_rules(text: str) -> Matches:
 
 def error_text(error: BaseException) -> str:
     """Returns the traceback and the message of an exception, without its notes."""
-    traceback = "".join(format_tb(error.__traceback__))
-    return f"{traceback}{type(error).__name__}: {error}"
+    traceback_text = "".join(format_tb(error.__traceback__))
+    return f"{traceback_text}{type(error).__name__}: {error}"
 
 
 ERROR_PATTERN = re.compile(
@@ -349,23 +349,27 @@ STOP_WORDS = " and are can does for from got how not the this two what why "
 
 def _match_words(text: str) -> Matches:
     """Returns up to three entries that share words with a text. Rare words count more."""
-    shares_by_entry = {}
+    word_scores_by_entry = {}
     for entry in ENTRIES:
-        word_shares = dict.fromkeys(_search_words(f"{entry.why} {entry.fix} {entry.texts}"), 0.6)
-        shares_by_entry[entry] = word_shares | dict.fromkeys(
+        body_word_scores = dict.fromkeys(
+            _search_words(f"{entry.why} {entry.fix} {entry.texts}"), 0.6
+        )
+        word_scores_by_entry[entry] = body_word_scores | dict.fromkeys(
             _search_words(f"{entry.name} {entry.words}"), 1.0
         )
     word_weights = {}
     for word in _search_words(text):
-        found_shares = [
-            entry_shares[word] for entry_shares in shares_by_entry.values() if word in entry_shares
+        found_scores = [
+            word_scores[word]
+            for word_scores in word_scores_by_entry.values()
+            if word in word_scores
         ]
-        n_entries = found_shares.count(1.0) or len(found_shares) or 5
-        word_weights[word] = max(0.0, math.log(len(ENTRIES) / n_entries / 3))
+        n_matching_entries = found_scores.count(1.0) or len(found_scores) or 5
+        word_weights[word] = max(0.0, math.log(len(ENTRIES) / n_matching_entries / 3))
     scores = {}
-    for entry, entry_shares in shares_by_entry.items():
+    for entry, word_scores in word_scores_by_entry.items():
         scores[entry] = sum(
-            weight * entry_shares.get(word, 0.0) for word, weight in word_weights.items()
+            weight * word_scores.get(word, 0.0) for word, weight in word_weights.items()
         )
     min_score = max(0.4 * sum(word_weights.values()), max(scores.values()) / 2)
     good_entries = [entry for entry in ENTRIES if scores[entry] >= min_score > 0]
@@ -386,14 +390,14 @@ def find_entry(name: str) -> Entry:
         ValueError: there is no entry with this name.
     """
     names = [entry.name for entry in ENTRIES]
-    return ENTRIES[names.index(one_of("name", name, names))]
+    return ENTRIES[names.index(require_one_of("name", name, names))]
 
 
 def _read_entries() -> Iterator[Entry]:
     """Yields the entries of museum.toml."""
     file = resources.files("packviz.check").joinpath("museum.toml")
-    issue_url = r'"https://github.com/\1/issues/'
-    text = re.sub(r'"([\w./-]+)#', issue_url, file.read_text(encoding="utf-8"))
+    issue_url_template = r'"https://github.com/\1/issues/'
+    text = re.sub(r'"([\w./-]+)#', issue_url_template, file.read_text(encoding="utf-8"))
     for section, entries in tomllib.loads(text).items():
         for entry_fields in entries:
             rules = [_Rule(text, unsure=True) for text in entry_fields.pop("unsure", ())]

@@ -27,11 +27,17 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
 from packviz.check import captures
-from packviz.check.captures import difference, first_line, is_int_list, leaves, map_leaves
+from packviz.check.captures import (
+    describe_difference,
+    is_int_list,
+    leaves,
+    map_leaves,
+    short_error_text,
+)
 from packviz.check.whole_model import evaluating
 from packviz.core.layout import IntArray
 from packviz.core.silence import quiet
-from packviz.core.validation import kind_of, one_of
+from packviz.core.validation import kind_of, require_one_of
 from packviz.draw.table import HasTable, Table
 from packviz.ops.masks import lengths_tensor, real_mask
 
@@ -119,11 +125,13 @@ class StaticCheck(HasTable):
         notes = [
             f"{', '.join(backends)}: {part}" for part, backends in backends_by_note.items() if part
         ]
-        size_lines = [f"! A size depends on the lengths: {self.size}"] if self.size else []
+        size_warnings = [f"! A size depends on the lengths: {self.size}"] if self.size else []
         title = f"{self.title}: {self.verdict}"
         head = ["backend", *QUESTIONS.values()]
-        folded = ["Reasons, lines of code and remedies:", *notes] if notes else []
-        return Table(rows, head, title, size_lines, folded=folded, form="<  <")
+        folded_lines = ["Reasons, lines of code and remedies:", *notes] if notes else []
+        return Table(
+            rows, head, title, size_warnings, collapsed_lines=folded_lines, column_format="<  <"
+        )
 
 
 def check_static(
@@ -172,7 +180,7 @@ def check_static(
         raise TypeError(f"inputs is {kind_of(inputs)}; give a tuple, as in (x,) or (x, lengths)")
     backend_names = [backends] if isinstance(backends, str) else [*backends]
     for name in backend_names:
-        one_of("backends", name, captures.BACKENDS)
+        require_one_of("backends", name, captures.BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
         raise TypeError(
             "inputs contains a PackedSequence; give (x, lengths), and a module that packs x itself"
@@ -181,7 +189,7 @@ def check_static(
     with evaluating(model), _jit.optimized_execution(False):  # it would only take time here
         example_sizes = _SizeRecorder(model, inputs)
         with quiet():
-            if message := difference(_run(model, inputs), _run(model, inputs)):
+            if message := describe_difference(_run(model, inputs), _run(model, inputs)):
                 reason = f"run again on the example, the model {message}"
                 answers_by_question = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
                 return StaticCheck(title, dict.fromkeys(backend_names, answers_by_question))
@@ -190,10 +198,10 @@ def check_static(
                 name: _answer_questions(name, model, example, trials, reasons_by_question)
                 for name in backend_names
             }
-            varying_size = _find_varying_size(model, example_sizes, trials)
-    may_have_lengths = example_sizes.packs or not all(map(_is_float, leaves(inputs)))
-    required = "lengths" if may_have_lengths else "batch"
-    return StaticCheck(title, answers, varying_size, required)
+            varying_size_line = _find_varying_size(model, example_sizes, trials)
+    model_may_use_lengths = example_sizes.packs or not all(map(_is_float, leaves(inputs)))
+    required = "lengths" if model_may_use_lengths else "batch"
+    return StaticCheck(title, answers, varying_size_line, required)
 
 
 # The example, and other inputs made from it.
@@ -233,7 +241,7 @@ def _length_readings(leaf: Any) -> Iterator[tuple[_Lengths, _MaskForm]]:
             yield tuple(n.tolist()), mask_form
 
 
-def _write_lengths(leaf: Any, mask_form: _MaskForm, lengths: Tensor, steps: int) -> object:
+def _lengths_to_leaf(leaf: Any, mask_form: _MaskForm, lengths: Tensor, steps: int) -> object:
     """Returns other lengths in the form of a leaf: a tensor, an array, a list or a tuple."""
     leaf_tensor = torch.as_tensor(leaf)
     if leaf_tensor.dim() == 2:
@@ -266,8 +274,8 @@ class _Example:
     mask_forms: Mapping[int, _MaskForm] = field(default_factory=dict)
     axes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
-    def make_inputs(self, case: _Case, is_random: bool = False) -> Any:
-        """Returns the inputs of a case. If `is_random`, floating-point tensors are random."""
+    def make_inputs(self, case: _Case, randomize_floats: bool = False) -> Any:
+        """Returns a case's inputs. If `randomize_floats`, floating-point tensors are random."""
         leaf_numbers = count()
         lengths = torch.tensor(case.lengths.tolist())
         time_indices = torch.arange(case.steps) % self.steps
@@ -276,10 +284,10 @@ class _Example:
         def change_leaf(leaf: Any) -> object:
             leaf_number = next(leaf_numbers)
             if leaf_number in self.mask_forms:
-                return _write_lengths(leaf, self.mask_forms[leaf_number], lengths, case.steps)
+                return _lengths_to_leaf(leaf, self.mask_forms[leaf_number], lengths, case.steps)
             for axis, name in self.axes.get(leaf_number, {}).items():
                 leaf = leaf.index_select(axis, indices[name].to(leaf.device))
-            return torch.randn_like(leaf) if is_random and _is_float(leaf) else leaf
+            return torch.randn_like(leaf) if randomize_floats and _is_float(leaf) else leaf
 
         return map_leaves(self.inputs, change_leaf)
 
@@ -296,13 +304,13 @@ class _Case:
     rows: list[int]
     steps: int
     lengths: IntArray
-    changes_both: bool = False
+    changes_lengths_and_steps: bool = False
 
     def __str__(self) -> str:
         return f"lengths {reprlib.repr(self.lengths.tolist())} in {self.steps} time steps"
 
 
-def _cases(example: _Example) -> Iterator[_Case]:
+def _make_cases(example: _Example) -> Iterator[_Case]:
     """Yields the cases to try. For each question, those that most models accept come first."""
     if not example.lengths:
         return
@@ -337,12 +345,14 @@ def _cases(example: _Example) -> Iterator[_Case]:
         lengths_with_zero,
     ):
         yield _Case("lengths", all_rows, steps, other_lengths)
-    yield _Case("steps", all_rows, steps + 3, n + 3, changes_both=True)
+    yield _Case("steps", all_rows, steps + 3, n + 3, changes_lengths_and_steps=True)
     fewer_steps = max(1, steps - 1)
-    yield _Case("steps", all_rows, fewer_steps, np.minimum(n, fewer_steps), changes_both=True)
+    yield _Case(
+        "steps", all_rows, fewer_steps, np.minimum(n, fewer_steps), changes_lengths_and_steps=True
+    )
 
 
-def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
+def _example_readings(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     """Yields the ways to read the inputs, most likely first, and finally without lengths."""
     numbered_leaves = [*enumerate(leaves(inputs))]
     tensors = {
@@ -402,21 +412,21 @@ def _try_readings(
 
     If other inputs can be read as lengths, too, trials with other values of these follow.
     """
-    best_by_lengths: dict[_Lengths, tuple[_Example, list[_Trial], dict[str, str]]] = {}
-    for example in _examples(model, inputs):
+    best_reading_by_lengths: dict[_Lengths, tuple[_Example, list[_Trial], dict[str, str]]] = {}
+    for example in _example_readings(model, inputs):
         reading = _run_cases(model, example)
-        previous = best_by_lengths.setdefault(example.lengths, reading)
-        best_by_lengths[example.lengths] = max(
-            previous, reading, key=lambda candidate: len(candidate[1])
+        previous_best = best_reading_by_lengths.setdefault(example.lengths, reading)
+        best_reading_by_lengths[example.lengths] = max(
+            previous_best, reading, key=lambda candidate: len(candidate[1])
         )
     (example, trials, reasons), *other_readings = sorted(
-        best_by_lengths.values(), key=lambda candidate: -len(candidate[1])
+        best_reading_by_lengths.values(), key=lambda candidate: -len(candidate[1])
     )
     for _, other_trials, _ in other_readings:
         trials += [
             trial
             for trial in other_trials
-            if trial[0].question == "lengths" or trial[0].changes_both
+            if trial[0].question == "lengths" or trial[0].changes_lengths_and_steps
         ]
     return example, trials, reasons
 
@@ -430,22 +440,24 @@ def _run_cases(
         The example; the cases that the model takes; and for each question, the reason if no case is
         left.
     """
-    unknown_axes = "the axes of batch and time are not known"
+    unknown_axes_reason = "the axes of batch and time are not known"
     reasons = dict.fromkeys(
-        QUESTIONS, "the example allows no others" if example.lengths else unknown_axes
+        QUESTIONS, "the example allows no others" if example.lengths else unknown_axes_reason
     )
     if not example.mask_forms:
         reasons["lengths"] = "no input was recognised as lengths"
     trials = []
-    for i, case in enumerate(_cases(example)):
+    for i, case in enumerate(_make_cases(example)):
         if (case.steps, tuple(case.lengths)) == (example.steps, example.lengths):
             continue
-        inputs = example.make_inputs(case, is_random=i % 2 == 1)
+        inputs = example.make_inputs(case, randomize_floats=i % 2 == 1)
         try:
             expected = _run(model, inputs)
         except Exception as error:
-            if not case.changes_both:
-                reasons[case.question] = f"the model itself refuses {case}: {first_line(error)}"
+            if not case.changes_lengths_and_steps:
+                reasons[case.question] = (
+                    f"the model itself refuses {case}: {short_error_text(error)}"
+                )
             continue
         has_nan = any(torch.as_tensor(leaf).isnan().any() for leaf in expected)
         if 0 in case.lengths and has_nan:
@@ -481,7 +493,7 @@ def _answer_questions(
     except ImportError as error:
         return dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, str(error)))
     except Exception as error:
-        return dict.fromkeys(QUESTIONS, _refusal_answer(error))
+        return dict.fromkeys(QUESTIONS, _backend_refusal(error))
     location_and_remedy = ("", "")
     for warning in reversed(caught_warnings):
         if issubclass(warning.category, _jit.TracerWarning) and _is_user_file(warning.filename):
@@ -489,33 +501,33 @@ def _answer_questions(
     tolerance = 1e-4 if "onnx" in backend else 1e-5
     answers = {question: Answer(NOT_TRIED, reason) for question, reason in reasons.items()}
     for case, inputs, expected in trials:
-        if case.changes_both and answers["lengths"].mark in (WRONG, REFUSED):
+        if case.changes_lengths_and_steps and answers["lengths"].mark in (WRONG, REFUSED):
             continue
         answer = Answer(RIGHT)
         try:
-            if message := difference(expected, _run(capture, inputs), tolerance):
+            if message := describe_difference(expected, _run(capture, inputs), tolerance):
                 answer = Answer(WRONG, f"for {case}, it {message}", *location_and_remedy)
         except Exception as error:
             answer = Answer(
-                REFUSED, f"for {case}, it raises {first_line(error)}", *location_and_remedy
+                REFUSED, f"for {case}, it raises {short_error_text(error)}", *location_and_remedy
             )
         # Of two equally serious answers, the first is kept.
         answers[case.question] = max(answers[case.question], answer, key=_severity)
     return answers
 
 
-def _refusal_answer(error: Exception) -> Answer:
+def _backend_refusal(error: Exception) -> Answer:
     """Returns the answer of a backend that rejects the model, with the line that it names."""
     text = "".join(traceback.format_exception(error))
-    code_lines = re.findall(r'File "([^"]+)", line (\d+)', text)
-    user_lines = [
-        _describe_line(path, int(line)) for path, line in code_lines if _is_user_file(path)
+    code_locations = re.findall(r'File "([^"]+)", line (\d+)', text)
+    user_locations = [
+        _describe_line(path, int(line)) for path, line in code_locations if _is_user_file(path)
     ]
     remedy = _TENSOR_REMEDY if re.search("[Dd]ata-dependent", text) else ""
     if "nn/utils/rnn.py" in text or "pack_padded_sequence or" in text:
         remedy = _OPERATOR_REMEDY
-    location = user_lines[-1] if user_lines else ""
-    return Answer(REFUSED, f"it raises {first_line(error)}", location, remedy)
+    location = user_locations[-1] if user_locations else ""
+    return Answer(REFUSED, f"it raises {short_error_text(error)}", location, remedy)
 
 
 def _is_user_file(path: str) -> bool:

@@ -15,13 +15,13 @@ from packviz.check.compare import (
     split_directions,
 )
 from packviz.core.layout import sequence_name
-from packviz.draw.curves import COLOURS, DASHES, Curve, Plot, Sweep
+from packviz.draw.curves import DASHES, METHOD_COLOURS, Curve, Plot, Sweep
 from packviz.draw.text import difference, is_small
 
 MAX_SEQUENCES = 8
 """The largest number of sequences that are drawn."""
 
-_CURVE_COLOUR = len(COLOURS) - 1  # a colour that no method has
+_CURVE_COLOUR = len(METHOD_COLOURS) - 1  # a colour that no method has
 _DOTTED_DASH = DASHES.index("2 3")
 _PLOT_HEIGHT = 80.0  # px: the height of a plot
 
@@ -60,8 +60,8 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     title = "Padded and packed runs end in the same states"
     if h_n_differs.any():
         differing_rows = np.flatnonzero(h_n_differs).tolist()
-        sequence_names = join_words([sequence_name(b) for b in differing_rows], 6)
-        title = f"The padded run reads on into the padding, so h_n is wrong for {sequence_names}"
+        sequences_text = join_words([sequence_name(b) for b in differing_rows], 6)
+        title = f"The padded run reads on into the padding, so h_n is wrong for {sequences_text}"
     description = f"unit {unit} of the hidden state, last layer, forward"
     lines = [title, description]
     plots = []
@@ -75,9 +75,9 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
         for run_name, run_states, dash in (("padded", padded, 0), ("packed", packed, _DOTTED_DASH)):
             values = run_states[b, :, unit]
             if is_small(layout):
-                cells = list(map(difference, values))
-                cells[n:] = [f"[{cell}]" for cell in cells[n:]]
-                lines.append(f"  {run_name}  {' '.join(cells)}")
+                value_texts = list(map(difference, values))
+                value_texts[n:] = [f"[{value_text}]" for value_text in value_texts[n:]]
+                lines.append(f"  {run_name}  {' '.join(value_texts)}")
             n_finite = np.isfinite(values).cumprod().sum()
             # Rounded, because the last digits differ between processors.
             curve_values = np.round(values[:n_finite], 3).tolist()

@@ -13,7 +13,7 @@ from torch import nn
 from packviz.check.compare import DIRECTIONS, RunResult, run_rnn
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.draw.table import HasTable, Table
 from packviz.draw.text import with_noun
 
@@ -81,7 +81,7 @@ class TruthTable(HasTable):
         padded = [answer for answer in self.answers if answer.method == "padded"]
         packed = [answer for answer in self.answers if answer.method == "packed"]
         rows = []
-        folded = ["The meaning of each row:"]
+        folded_lines = ["The meaning of each row:"]
         for question in self.questions:
             row_cells = []
             for padded_answer, packed_answer in zip(padded, packed, strict=True):
@@ -92,11 +92,11 @@ class TruthTable(HasTable):
                 row_cells.append("–" if is_padded_right is None else marks_text)
             if {*row_cells} == {"–"}:
                 continue
-            folded.append(f"{question}: {QUESTIONS[question]}")
+            folded_lines.append(f"{question}: {QUESTIONS[question]}")
             rows.append([question, *row_cells])
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
-        return Table(rows, head, title, folded=folded, form="<  ^")
+        return Table(rows, head, title, collapsed_lines=folded_lines, column_format="<  ^")
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
@@ -122,9 +122,9 @@ def truth_table(
     Raises:
         ValueError: `cell` or a question is not one of these names.
     """
-    one_of("cell", cell, GATES)
+    require_one_of("cell", cell, GATES)
     for question in questions:
-        one_of("questions", question, QUESTIONS)
+        require_one_of("questions", question, QUESTIONS)
     layout = Layout([5, 3, 2])
     answers = []
     for n_directions, n_layers in product((1, 2), (1, 2)):
@@ -139,8 +139,8 @@ def truth_table(
                 separate_runs.append(run_rnn(rnn, sequence, Layout([n]), None, packed=False))
             for method in ("padded", "packed"):
                 result = run_rnn(rnn, x, layout, None, packed=method == "packed")
-                is_right = _judge_results(result, separate_runs, layout, n_directions)
-                answers.append(Answer(n_layers, n_directions, method, is_right))
+                is_right_by_question = _judge_results(result, separate_runs, layout, n_directions)
+                answers.append(Answer(n_layers, n_directions, method, is_right_by_question))
     return TruthTable(cell, tuple(answers), tuple(questions))
 
 
@@ -159,19 +159,19 @@ def _judge_results(
         "output[:, -1]": output[:, -1],
         "output[:, 0]": output[:, 0],
     }
-    is_right_by_result: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
-    is_right_by_result["h_n"] = are_equal(result.h_n, h_n)
+    is_right_by_question: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
+    is_right_by_question["h_n"] = are_equal(result.h_n, h_n)
     if result.c_n is not None:
         c_n = torch.cat([part.c_n for part in separate_runs if part.c_n is not None], dim=1)
-        is_right_by_result["c_n"] = are_equal(result.c_n, c_n)
+        is_right_by_question["c_n"] = are_equal(result.c_n, c_n)
     for d, direction in enumerate(DIRECTIONS[:n_directions]):
         feature_slice = slice(4 * d, 4 * d + 4)
         is_right = are_equal(real[:, feature_slice], outputs[:, feature_slice])
-        is_right_by_result[f"outputs, {direction}"] = is_right
+        is_right_by_question[f"outputs, {direction}"] = is_right
         for place, states in states_by_place.items():
             question = f"{place}, {direction}"
             if question in QUESTIONS:
-                is_right_by_result[question] = are_equal(
+                is_right_by_question[question] = are_equal(
                     states[:, feature_slice], h_n[d - n_directions]
                 )
-    return is_right_by_result
+    return is_right_by_question

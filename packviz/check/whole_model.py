@@ -17,9 +17,9 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
 from packviz.check.compare import keeping_modes
-from packviz.core.layout import Layout, require_nonempty, sequence_name
+from packviz.core.layout import Layout, require_nonempty_sequences, sequence_name
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.padded import Padded, is_constant
+from packviz.core.padded import PaddedShape, is_constant
 from packviz.core.validation import kind_of, require_nonnegative
 from packviz.draw.text import table
 from packviz.ops.agreement import parts, rounding_scales
@@ -36,8 +36,8 @@ RunModel = Callable[[Tensor], dict[str, Tensor]]
 CellReader = Callable[[Tensor], Tensor]
 """A function that takes a result and returns a row for each cell or sequence."""
 
-PADDING_VALUES = "the values in the padding"
-PADDING_AMOUNT = "how much padding there is"
+PADDING_VALUES_TEXT = "the values in the padding"
+PADDING_AMOUNT_TEXT = "how much padding there is"
 N_ADDED_STEPS = 8
 """The number of time steps of padding that are added to the batch."""
 
@@ -48,30 +48,30 @@ class Output:
 
     Attributes:
         name: its place in the model's result, such as `[0]`; `output` if the result is one tensor.
-        places: the things that were compared, `"real cells"`, `"sequences"` or `"entries"`.
-        compared: how many of them were compared.
-        differing: how many of them depend on the padding; `None` if nothing can be concluded.
+        item_kind: the things that were compared, `"real cells"`, `"sequences"` or `"entries"`.
+        n_compared: how many of them were compared.
+        n_differing: how many of them depend on the padding; `None` if nothing can be concluded.
         sequences: the sequences that depend on the padding.
         reason: what the result depends on, or why nothing can be concluded.
     """
 
     name: str
-    places: str
-    compared: int
-    differing: int | None
+    item_kind: str
+    n_compared: int
+    n_differing: int | None
     sequences: tuple[str, ...] = ()
-    reason: str = PADDING_VALUES
+    reason: str = PADDING_VALUES_TEXT
 
     @property
     def verdict(self) -> str:
         """The comparison in words."""
-        if self.differing is None:
+        if self.n_differing is None:
             return f"cannot be judged: {self.reason}"
-        if not self.differing:
+        if not self.n_differing:
             return "does not depend on the padding"
         where = f" ({', '.join(self.sequences)})" if self.sequences else ""
-        share_text = f"{self.differing:,} of {self.compared:,} {self.places}"
-        return f"depends on {self.reason}: {share_text}{where}"
+        fraction_text = f"{self.n_differing:,} of {self.n_compared:,} {self.item_kind}"
+        return f"depends on {self.reason}: {fraction_text}{where}"
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,23 @@ class PaddingComparison(HasNumbers):
         layout: the layout of the batch.
         outputs: the tensors that the model returned, and all other numbers together.
         notes: what was not tested.
-        is_complete: whether it was tested, too, how much padding there is.
+        is_padding_amount_tested: whether it was tested, too, how much padding there is.
     """
 
     layout: Layout
     outputs: tuple[Output, ...]
     notes: tuple[str, ...] = ()
-    is_complete: bool = True
+    is_padding_amount_tested: bool = True
 
     @property
     def agrees(self) -> bool | None:
         """Whether nothing depends on the padding; `None` if that cannot be determined."""
-        if any(output.differing for output in self.outputs):
+        if any(output.n_differing for output in self.outputs):
             return False
-        is_conclusive = self.is_complete and bool(self.outputs) and self.layout.n_padding > 0
-        return True if is_conclusive and all(o.differing == 0 for o in self.outputs) else None
+        is_conclusive = (
+            self.is_padding_amount_tested and bool(self.outputs) and self.layout.n_padding > 0
+        )
+        return True if is_conclusive and all(o.n_differing == 0 for o in self.outputs) else None
 
     @property
     def summary(self) -> str:
@@ -107,19 +109,22 @@ class PaddingComparison(HasNumbers):
             return "The model returned no numbers to compare."
         if self.agrees:
             return "Nothing that the model returned depends on the padding."
-        differing_names = [output.name for output in self.outputs if output.differing]
+        differing_names = [output.name for output in self.outputs if output.n_differing]
         if differing_names:
             return f"What the model returned depends on the padding: {', '.join(differing_names)}."
-        if not any(output.differing is None for output in self.outputs):
-            return f"Nothing depends on {PADDING_VALUES}, but {PADDING_AMOUNT} was not tested."
+        if not any(output.n_differing is None for output in self.outputs):
+            return (
+                f"Nothing depends on {PADDING_VALUES_TEXT}, but {PADDING_AMOUNT_TEXT} was not"
+                " tested."
+            )
         return "It is unclear whether the padding spoils what the model returned."
 
     def numbers(self) -> list[Row]:
         """Returns a row for each tensor that the model returned."""
         rows: list[Row] = []
         for output in self.outputs:
-            size = {"compared": output.compared, "of": output.places}
-            rows.append({"output": output.name, **size, "differing": output.differing})
+            size = {"compared": output.n_compared, "of": output.item_kind}
+            rows.append({"output": output.name, **size, "differing": output.n_differing})
         return rows
 
     def to_text(self) -> str:
@@ -133,21 +138,23 @@ def compare_padding(
 ) -> PaddingComparison:
     """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
     int_lengths = lengths_tensor(lengths)
-    shape = Padded.fitting(len(int_lengths), x.shape, batch_first)
+    shape = PaddedShape.from_checked_shape(len(int_lengths), x.shape, batch_first)
     require_mask_width(lengths, shape.steps)
     if shape.batch == shape.steps:
         raise ValueError(
             "x has as many sequences as time steps, so the axes of a result cannot be told apart:"
             " leave a sequence out, or add a step of padding"
         )
-    layout = require_nonempty(Layout.from_padded(x.shape, int_lengths, shape.batch_first))
+    layout = require_nonempty_sequences(Layout.from_padded(x.shape, int_lengths, shape.batch_first))
     x = x.detach()
     real = torch.tensor(layout.mask)  # on the CPU, it can index a tensor on any device
     axis = int(shape.batch_first)
-    unread_kinds: dict[str, str] = {}
-    run_model = partial(_run, model, unread_kinds)
-    with evaluating(nn.ModuleList(_find_modules(model)), include_others=True) as training_modules:
-        clean_batch, has_fixed_padding = _clean_batch(run_model, x, real, shape)
+    incomparable_types: dict[str, str] = {}
+    run_model = partial(_run, model, incomparable_types)
+    with evaluating(
+        nn.ModuleList(_find_modules(model)), include_called_modules=True
+    ) as training_modules:
+        clean_batch, has_fixed_padding = _choose_clean_batch(run_model, x, real, shape)
         n_added = shape.steps - clean_batch.shape[axis]
         shape = shape._replace(steps=clean_batch.shape[axis])
         real = real[:, : shape.steps]
@@ -158,7 +165,7 @@ def compare_padding(
         for n_steps in (n_added + N_ADDED_STEPS if x.is_cpu else 0, n_added):
             if n_steps and len(runs) == 3:
                 n_added = n_steps
-                runs += _wider_runs(run_model, clean_batch, mask, axis, n_added)
+                runs += _run_wider_batches(run_model, clean_batch, mask, axis, n_added)
     notes = []
     batch_norm_types = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     if any(isinstance(part, batch_norm_types) for part in training_modules):
@@ -167,27 +174,27 @@ def compare_padding(
             " from all cells, those of the padding, too."
         )
     # More zeros in a row that has some already would show little.
-    is_complete = len(runs) > 3 and shape.steps == max(layout.lengths)
-    if not is_complete:
+    is_padding_amount_tested = len(runs) > 3 and shape.steps == max(layout.lengths)
+    if not is_padding_amount_tested:
         notes.append(
-            f"Not tested: {PADDING_AMOUNT}. That takes sequences of different lengths, and a model"
-            " for batches of any width, so give a mask the width of what it hides, as in"
+            f"Not tested: {PADDING_AMOUNT_TEXT}. That takes sequences of different lengths, and a"
+            " model for batches of any width, so give a mask the width of what it hides, as in"
             " pv.real_mask(lengths, output.shape[1]). On the CPU, give an x that is as wide as its"
             " longest sequence; on a GPU, one that is a step wider."
         )
     outputs = []
     empty_tensor = torch.empty(0)
-    compare_runs = partial(
+    compare_results = partial(
         _compare_tensors, real=real, shape=shape, n_added=n_added, tolerance=tolerance
     )
-    for name in dict.fromkeys(name for run_model in runs for name in run_model):
-        run_values = [run_model.get(name, empty_tensor) for run_model in runs]
-        judge = partial(_judge_output, partial(compare_runs, name), run_values, shape.steps)
+    for name in dict.fromkeys(name for results in runs for name in results):
+        values_by_run = [results.get(name, empty_tensor) for results in runs]
+        judge = partial(_judge_output, partial(compare_results, name), values_by_run, shape.steps)
         outputs.append(judge(has_fixed_padding, x.is_floating_point()))
-    for name, kind in unread_kinds.items():
+    for name, kind in incomparable_types.items():
         reason = f"it is {kind}, and only tensors, arrays, numbers and text are compared"
         outputs.append(Output(name, "entries", 0, None, reason=reason))
-    return PaddingComparison(layout, tuple(outputs), tuple(notes), is_complete)
+    return PaddingComparison(layout, tuple(outputs), tuple(notes), is_padding_amount_tested)
 
 
 def _find_modules(model: object) -> Iterator[nn.Module]:
@@ -210,14 +217,14 @@ def _find_modules(model: object) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def evaluating(model: nn.Module, include_others: bool = False) -> Iterator[list[nn.Module]]:
+def evaluating(model: nn.Module, include_called_modules: bool = False) -> Iterator[list[nn.Module]]:
     """Sets a model to eval mode without gradients.
 
     Afterwards, its modes, its buffers and the random state are as they were.
 
     Args:
         model: the model.
-        include_others: whether to do the same with any other module, as soon as this thread
+        include_called_modules: whether to do the same with any other module, as soon as this thread
             calls it. If such a module replaces a buffer, the new one stays.
 
     Yields:
@@ -228,36 +235,36 @@ def evaluating(model: nn.Module, include_others: bool = False) -> Iterator[list[
     forked_rng = torch.random.fork_rng(devices)
     thread_id = get_ident()
     training_modules = [part for part in model.modules() if part.training]
-    with ExitStack() as cleanup, forked_rng, torch.no_grad():
+    with ExitStack() as exit_stack, forked_rng, torch.no_grad():
 
         def evaluate(module: nn.Module, inputs: object) -> None:
             if module.training and get_ident() == thread_id:
                 training_modules.extend(part for part in module.modules() if part.training)
-                cleanup.enter_context(_eval_mode(module, was_called=True))
+                exit_stack.enter_context(_eval_mode(module, is_being_called=True))
 
-        cleanup.enter_context(_eval_mode(model))
-        if include_others:
-            cleanup.enter_context(register_module_forward_pre_hook(evaluate))
+        exit_stack.enter_context(_eval_mode(model))
+        if include_called_modules:
+            exit_stack.enter_context(register_module_forward_pre_hook(evaluate))
         yield training_modules
 
 
 @contextmanager
-def _eval_mode(model: nn.Module, was_called: bool = False) -> Iterator[None]:
+def _eval_mode(model: nn.Module, is_being_called: bool = False) -> Iterator[None]:
     """Sets a model to eval mode. Afterwards, its modes and its buffers are as they were.
 
     If the model was found because it was called, its buffers get their values back, but are not put
     back in their places, because torch.func may have lent them for this call.
     """
-    with ExitStack() as cleanup, keeping_modes(model):
+    with ExitStack() as exit_stack, keeping_modes(model):
         for part in model.modules():
             # A model's own `train` and `eval` may do anything, and an exported program's raise.
             part.training = False
             for name, buffer in part.named_buffers(recurse=False):
                 if is_lazy(buffer) or is_vmapped(buffer):
                     continue
-                if not was_called:
-                    cleanup.callback(setattr, part, name, buffer)
-                cleanup.callback(_restore_buffer, buffer, buffer.clone())
+                if not is_being_called:
+                    exit_stack.callback(setattr, part, name, buffer)
+                exit_stack.callback(_restore_buffer, buffer, buffer.clone())
         yield
 
 
@@ -267,8 +274,8 @@ def _restore_buffer(buffer: Tensor, values: Tensor) -> None:
         buffer.data.copy_(values)
 
 
-def _clean_batch(
-    run_model: RunModel, x: Tensor, real: Tensor, shape: Padded
+def _choose_clean_batch(
+    run_model: RunModel, x: Tensor, real: Tensor, shape: PaddedShape
 ) -> tuple[Tensor, bool]:
     """Returns the batch to begin with, and whether all of its padding has the value that `x` has.
 
@@ -292,18 +299,18 @@ def _clean_batch(
             narrow_batch = batch.narrow(axis, 0, width)
             with suppress(Exception):
                 results = run_model(narrow_batch).values()
-                is_width_followed = all(
+                results_follow_width = all(
                     width == shape.steps or shape.steps not in r.shape for r in results
                 )
-                if is_width_followed and not any(result.isnan().any() for result in results):
+                if results_follow_width and not any(result.isnan().any() for result in results):
                     return narrow_batch, has_fixed_padding and batch is preferred_batch
     return zero_padded, has_fixed_padding
 
 
-def _run(model: Model, unread_kinds: dict[str, str], batch: Tensor) -> dict[str, Tensor]:
+def _run(model: Model, incomparable_types: dict[str, str], batch: Tensor) -> dict[str, Tensor]:
     """Returns the tensors in a model's result by name, and its other numbers as one tensor.
 
-    In `unread_kinds`, it notes what can become neither, by name.
+    In `incomparable_types`, it notes what can become neither, by name.
     """
     results = {}
     numbers = []
@@ -324,13 +331,13 @@ def _run(model: Model, unread_kinds: dict[str, str], batch: Tensor) -> dict[str,
         elif isinstance(value, str):
             numbers.append(hash(value))
         elif value is not None:
-            unread_kinds[name or "output"] = kind_of(value)
+            incomparable_types[name or "output"] = kind_of(value)
     if numbers:
         results["numbers"] = torch.tensor(numbers)
     return results
 
 
-def _wider_runs(
+def _run_wider_batches(
     run_model: RunModel, clean_batch: Tensor, mask: Tensor, axis: int, n_added: int
 ) -> list[dict[str, Tensor]]:
     """Runs the model on batches with more time steps; empty if it takes none.
@@ -343,34 +350,34 @@ def _wider_runs(
     data_steps = clean_batch.narrow(axis, 0, 1).repeat_interleave(n_added, axis)
     padding = clean_batch[~mask]
     uniform_batch = clean_batch.clone()
-    uniform_batch[mask] = _uniform_cells(clean_batch[mask], padding)
+    uniform_batch[mask] = _make_uniform_cells(clean_batch[mask], padding)
     padding_steps = padding[:1].expand_as(data_steps) if len(padding) else data_steps
     longer_batches = [
         torch.cat([clean_batch, padding_steps], axis),
         torch.cat([clean_batch, data_steps], axis),
         torch.cat([uniform_batch, padding_steps], axis),
     ]
-    unpacking = ExtraPaddingMode(n_added)
+    extra_padding_mode = ExtraPaddingMode(n_added)
     with suppress(Exception):
         uniform_results = run_model(uniform_batch)
-        with suppress(Exception), unpacking:
+        with suppress(Exception), extra_padding_mode:
             return [uniform_results, *map(run_model, longer_batches)]
-        if not unpacking.has_widened:
+        if not extra_padding_mode.has_widened:
             return [uniform_results, *map(run_model, longer_batches)]
     return []
 
 
-def _uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
+def _make_uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
     """Returns multiples of the cell with the largest number, or one id that is not padding.
 
     The multiples differ, because a model may divide by what its cells differ in, or sort them.
     """
     is_float = real.is_floating_point()
     if len(padding) and not is_float:
-        is_other_id = (real != padding[:1]).reshape(len(real), -1).any(1)
-        real = real[is_other_id] if is_other_id.any() else real
-    sizes = real.reshape(len(real), -1).to(torch.complex128).abs()
-    largest = sizes.nan_to_num(0, 0).amax(1)
+        differs_from_padding = (real != padding[:1]).reshape(len(real), -1).any(1)
+        real = real[differs_from_padding] if differs_from_padding.any() else real
+    magnitudes = real.reshape(len(real), -1).to(torch.complex128).abs()
+    largest = magnitudes.nan_to_num(0, 0).amax(1)
     cell = real[largest.argmax()]
     if not is_float:
         return cell
@@ -396,83 +403,86 @@ def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
         largest = real.abs().nan_to_num(0, 0).max()
         poisoned_batch[~mask] = noise.to(real) * largest.clamp(min=1)
         return poisoned_batch
-    other_ids = real[real.reshape(len(real), -1).any(1)]
-    if not len(other_ids):
+    nonzero_ids = real[real.reshape(len(real), -1).any(1)]
+    if not len(nonzero_ids):
         raise ValueError(
             "the real cells of x contain only the id 0, so no other id can replace the padding;"
             " give at least two different ids"
         )
-    id_rows = torch.randint(len(other_ids), (n_padding,), generator=generator)
-    poisoned_batch[~mask] = other_ids[id_rows.to(other_ids.device)]
+    id_indices = torch.randint(len(nonzero_ids), (n_padding,), generator=generator)
+    poisoned_batch[~mask] = nonzero_ids[id_indices.to(nonzero_ids.device)]
     return poisoned_batch
 
 
 def _judge_output(
-    compare_runs: Callable[[Tensor, Tensor], Output],
+    compare_results: Callable[[Tensor, Tensor], Output],
     results: Sequence[Tensor],
     steps: int,
     has_fixed_padding: bool,
-    has_distinct_cells: bool,
+    uniform_cells_differ: bool,
 ) -> Output:
     """Judges one result.
 
     Args:
-        compare_runs: a function that compares it in two runs.
+        compare_results: a function that compares it in two runs.
         results: its values in the runs: clean, clean again, poisoned, and perhaps those of
-            `_wider_runs`.
+            `_run_wider_batches`.
         steps: the number of time steps.
         has_fixed_padding: whether the padding has a single value, for which a model may look.
-        has_distinct_cells: whether the real cells that are alike differ all the same.
+        uniform_cells_differ: whether the real cells that are alike differ all the same.
     """
     clean_result, repeated_result, poisoned_result, *wider_results = results
-    output = compare_runs(clean_result, repeated_result)
-    if output.differing:
+    output = compare_results(clean_result, repeated_result)
+    if output.n_differing:
         return _unclear_output(output, "it differs between two equal runs, or is not finite")
-    output = compare_runs(clean_result, poisoned_result)
+    output = compare_results(clean_result, poisoned_result)
     is_resized = False
     if wider_results:
-        uniform_result, longer_result, extended_result, uniform_longer_result = wider_results
-        longer_output = compare_runs(clean_result, longer_result)
+        uniform_result, more_padding_result, more_data_result, uniform_more_padding_result = (
+            wider_results
+        )
+        more_padding_output = compare_results(clean_result, more_padding_result)
         # Results may be ranks, which are arbitrary among equal ids, or NaN, if a spread is 0.
         is_uniform_usable = (
-            has_distinct_cells or uniform_result.is_floating_point()
-        ) and not compare_runs(uniform_result, uniform_result).differing
-        if is_uniform_usable and not longer_output.differing:
-            longer_output = compare_runs(uniform_result, uniform_longer_result)
+            uniform_cells_differ or uniform_result.is_floating_point()
+        ) and not compare_results(uniform_result, uniform_result).n_differing
+        if is_uniform_usable and not more_padding_output.n_differing:
+            more_padding_output = compare_results(uniform_result, uniform_more_padding_result)
         is_resized = (
-            clean_result.shape != longer_result.shape and longer_output.places != "real cells"
+            clean_result.shape != more_padding_result.shape
+            and more_padding_output.item_kind != "real cells"
         )
         if not is_resized:
-            if not output.differing and longer_output.differing:
-                return replace(longer_output, reason=PADDING_AMOUNT)
+            if not output.n_differing and more_padding_output.n_differing:
+                return replace(more_padding_output, reason=PADDING_AMOUNT_TEXT)
             # A model that reads no further steps has not been tested with more padding.
-            is_amount_tested = (
+            ignores_padding_amount = (
                 has_fixed_padding
-                and compare_runs(clean_result, extended_result).differing
-                and not longer_output.differing
+                and compare_results(clean_result, more_data_result).n_differing
+                and not more_padding_output.n_differing
             )
-            if is_amount_tested and output.differing:
+            if ignores_padding_amount and output.n_differing:
                 return _unclear_output(
                     output,
-                    f"it depends on {PADDING_VALUES}, but not on {PADDING_AMOUNT}; that is right"
-                    " only if the padding always holds the same value",
+                    f"it depends on {PADDING_VALUES_TEXT}, but not on {PADDING_AMOUNT_TEXT}; that"
+                    " is right only if the padding always holds the same value",
                 )
-    if output.differing and clean_result.shape == poisoned_result.shape:
+    if output.n_differing and clean_result.shape == poisoned_result.shape:
         if is_resized:
             return _unclear_output(
                 output, "it differs, and may contain results of the padding itself"
             )
-        if output.places != "real cells" and steps in clean_result.shape:
+        if output.item_kind != "real cells" and steps in clean_result.shape:
             reason = "it differs, and its axes of batch and time cannot be told apart"
             return _unclear_output(output, reason)
     return output
 
 
 def _unclear_output(output: Output, reason: str) -> Output:
-    return replace(output, differing=None, sequences=(), reason=reason)
+    return replace(output, n_differing=None, sequences=(), reason=reason)
 
 
-def _cell_readers(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[CellReader]:
+def _cell_readers(size: torch.Size, shape: PaddedShape, real: Tensor) -> Iterator[CellReader]:
     """Yields the ways to read a result of a size as cells: those at real steps are returned."""
     batch, steps, batch_first = shape
 
@@ -481,10 +491,10 @@ def _cell_readers(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Cel
         narrow_result = result[tuple(map(slice, size))]
         return narrow_result.movedim(axes, (0, 1))[real]
 
-    def read_flat_cells(result: Tensor, by_step: bool) -> Tensor:
-        leading_shape = (-1, batch) if by_step else (batch, -1)
+    def read_flat_cells(result: Tensor, is_time_first: bool) -> Tensor:
+        leading_shape = (-1, batch) if is_time_first else (batch, -1)
         rows = result.reshape(*leading_shape, *result.shape[1:])
-        if by_step:
+        if is_time_first:
             rows = rows.transpose(0, 1)
         return rows[(slice(batch), slice(steps), *map(slice, size[1:]))][real]
 
@@ -495,11 +505,11 @@ def _cell_readers(size: torch.Size, shape: Padded, real: Tensor) -> Iterator[Cel
         for axes in pairs:
             yield partial(read_cells, axes=axes)
     if size and size[0] == batch * steps:
-        yield partial(read_flat_cells, by_step=False)
-        yield partial(read_flat_cells, by_step=True)
+        yield partial(read_flat_cells, is_time_first=False)
+        yield partial(read_flat_cells, is_time_first=True)
 
 
-def _has_size(result: Tensor, size: torch.Size, shape: Padded, n_added: int) -> bool:
+def _has_size(result: Tensor, size: torch.Size, shape: PaddedShape, n_added: int) -> bool:
     """Returns whether a result has a size, or the size that added steps make of it."""
     wider_steps = shape.steps + n_added
     grown_sizes = {shape.steps: wider_steps, shape.batch * shape.steps: shape.batch * wider_steps}
@@ -514,15 +524,15 @@ def _compare_tensors(
     clean_result: Tensor,
     other_result: Tensor,
     real: Tensor,
-    shape: Padded,
+    shape: PaddedShape,
     n_added: int,
     tolerance: float | None,
 ) -> Output:
     """Compares one tensor of two runs, cell by cell, row by row or as a whole."""
-    max_share = state_tolerance(clean_result.dtype, clean_result.device.type)
+    relative_tolerance = state_tolerance(clean_result.dtype, clean_result.device.type)
     if tolerance is not None and clean_result.is_floating_point():
-        max_share = require_nonnegative("tolerance", tolerance)
-    cell_outputs = []
+        relative_tolerance = require_nonnegative("tolerance", tolerance)
+    outputs_by_reader = []
     readers = (
         _cell_readers(clean_result.shape, shape, real)
         if _has_size(other_result, clean_result.shape, shape, n_added)
@@ -530,18 +540,18 @@ def _compare_tensors(
     )
     for read_cells in readers:
         row_sequences = real.nonzero()[:, 0]
-        cell_outputs.append(
+        outputs_by_reader.append(
             _compare_rows(
                 name,
                 "real cells",
                 read_cells(clean_result),
                 read_cells(other_result),
                 row_sequences,
-                max_share,
+                relative_tolerance,
             )
         )
-    if cell_outputs:
-        return min(cell_outputs, key=lambda output: output.differing or 0)
+    if outputs_by_reader:
+        return min(outputs_by_reader, key=lambda output: output.n_differing or 0)
     if clean_result.shape != other_result.shape:
         largest = max(clean_result.numel(), other_result.numel())
         return Output(name, "entries", largest, largest)
@@ -550,21 +560,31 @@ def _compare_tensors(
         row_sequences = torch.arange(shape.batch)
         rows = clean_result.movedim(axis, 0)
         return _compare_rows(
-            name, "sequences", rows, other_result.movedim(axis, 0), row_sequences, max_share
+            name,
+            "sequences",
+            rows,
+            other_result.movedim(axis, 0),
+            row_sequences,
+            relative_tolerance,
         )
     row_sequences = torch.empty(0, dtype=torch.int64)
     return _compare_rows(
-        name, "entries", clean_result.flatten(), other_result.flatten(), row_sequences, max_share
+        name,
+        "entries",
+        clean_result.flatten(),
+        other_result.flatten(),
+        row_sequences,
+        relative_tolerance,
     )
 
 
 def _compare_rows(
     name: str,
-    places: str,
+    item_kind: str,
     clean_rows: Tensor,
     other_rows: Tensor,
     row_sequences: Tensor,
-    max_share: float,
+    relative_tolerance: float,
 ) -> Output:
     """Compares rows. What rounding explains is a share of the sequence's largest changed value.
 
@@ -572,14 +592,14 @@ def _compare_rows(
 
     Args:
         name: the name of the output.
-        places: what the rows are.
+        item_kind: what the rows are.
         clean_rows: the rows of the first run.
         other_rows: the rows of the second run.
         row_sequences: the sequence of each row; empty if it is not known.
-        max_share: the share.
+        relative_tolerance: the share.
     """
     if torch.equal(clean_rows, other_rows):
-        return Output(name, places, len(clean_rows), 0)
+        return Output(name, item_kind, len(clean_rows), 0)
     is_changed, values, other_values = (
         rows.cpu().double().unsqueeze(-1).flatten(1)
         for rows in (clean_rows != other_rows, clean_rows, other_rows)
@@ -591,12 +611,14 @@ def _compare_rows(
     )
     scale = torch.zeros(1 + max(row_groups.tolist(), default=0), dtype=torch.float64)
     scale.scatter_reduce_(0, row_groups, pad(largest, (0, 1)).amax(1), "amax")
-    limit = max_share * scale[row_groups].unsqueeze(1)
-    differs = (is_changed.bool() & ~(abs_difference <= limit)).any(1)  # NaN differs from itself
+    max_difference = relative_tolerance * scale[row_groups].unsqueeze(1)
+    differs = (is_changed.bool() & ~(abs_difference <= max_difference)).any(
+        1
+    )  # NaN differs from itself
     differing_sequences = sorted({*row_sequences[differs[: len(row_sequences)]].tolist()})
     return Output(
         name,
-        places,
+        item_kind,
         len(abs_difference),
         int(differs.sum()),
         (*map(sequence_name, differing_sequences),),

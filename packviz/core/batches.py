@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout, require_nonempty
-from packviz.core.validation import at_least, one_of
+from packviz.core.layout import IntArray, Layout, require_nonempty_sequences
+from packviz.core.validation import require_at_least, require_one_of
 
 Groups = list[IntArray]
 """The indices of the sequences in each group."""
@@ -77,19 +77,21 @@ def batches(
             negative, or `order` is unknown.
     """
     n = Layout(lengths).lengths
-    at_least("batch_size", batch_size)
-    one_of("order", order, ORDERS)
+    require_at_least("batch_size", batch_size)
+    require_one_of("order", order, ORDERS)
     all_indices = np.arange(n.size)
     if order == AS_THEY_COME:
         return _cut_into_groups(all_indices, batch_size)
     if order == SORTED:
         return _cut_into_groups(_sort_longest_first(n, all_indices), batch_size)
-    random = np.random.default_rng(at_least("seed", seed, 0))
-    shuffled = random.permutation(n.size)
+    random = np.random.default_rng(require_at_least("seed", seed, 0))
+    shuffled_indices = random.permutation(n.size)
     if order == SHUFFLED:
-        return _cut_into_groups(shuffled, batch_size)
+        return _cut_into_groups(shuffled_indices, batch_size)
     buckets: Groups = []
-    for window_indices in _cut_into_groups(shuffled, at_least("window", window) * batch_size):
+    for window_indices in _cut_into_groups(
+        shuffled_indices, require_at_least("window", window) * batch_size
+    ):
         buckets += _cut_into_groups(_sort_longest_first(n, window_indices), batch_size)
     return [buckets[i] for i in random.permutation(len(buckets))]
 
@@ -112,7 +114,7 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> Groups:
         ValueError: a length is not valid, `processes` is less than 1, or `strategy` is unknown.
     """
     return _split_among_processes(
-        Layout(lengths).lengths, at_least("processes", processes), strategy
+        Layout(lengths).lengths, require_at_least("processes", processes), strategy
     )
 
 
@@ -142,9 +144,9 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤
         11/9 OPT(I) + 6/9".
     """
-    at_least("row_size", row_size)
-    one_of("strategy", strategy, FILLS)
-    n = require_nonempty(Layout(lengths)).lengths
+    require_at_least("row_size", row_size)
+    require_one_of("strategy", strategy, FILLS)
+    n = require_nonempty_sequences(Layout(lengths)).lengths
     if strategy == CUT:
         ends = np.cumsum(n)
         row_starts = np.arange(0, ends[-1], row_size)
@@ -153,7 +155,7 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
         first_sequences = np.searchsorted(ends, row_starts, "right")
         last_sequences = np.searchsorted(ends, row_ends - 1, "right")
         pairs = zip(first_sequences, last_sequences, strict=True)
-        return [np.arange(first, last + 1) for first, last in pairs]
+        return [np.arange(first_index, last_index + 1) for first_index, last_index in pairs]
     longest = np.argmax(n)
     if n[longest] > row_size:
         raise ValueError(
@@ -167,13 +169,13 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
     free_steps = np.full(n.size, row_size)
     rows: list[list[int]] = []
     for b in order.tolist():
-        first = 0  # the first row that the strategy may use
+        first_row = 0  # the first row that the strategy may use
         if strategy == PADDED:
-            first = len(rows)
+            first_row = len(rows)
         elif strategy == NEXT_FIT:
-            first = max(len(rows) - 1, 0)
-        fits = free_steps[first : len(rows) + 1] >= n[b]
-        row = first + int(np.argmax(fits))
+            first_row = max(len(rows) - 1, 0)
+        fits = free_steps[first_row : len(rows) + 1] >= n[b]
+        row = first_row + int(np.argmax(fits))
         if row == len(rows):
             rows.append([])
         rows[row].append(b)
@@ -189,7 +191,7 @@ def tokens(
     Each batch is divided as in `split`, which also lists the errors.
     """
     n = Layout(lengths).lengths
-    at_least("processes", processes)
+    require_at_least("processes", processes)
     counts = np.zeros((len(groups), processes), dtype=np.int64)
     for step, group in enumerate(groups):
         group_lengths = n[group]
@@ -215,7 +217,7 @@ def idle(tokens: IntArray) -> float:
 
 def _split_among_processes(n: IntArray, processes: int, strategy: str) -> Groups:
     """Divides sequences of the lengths `n` as `split` does."""
-    one_of("strategy", strategy, SPLITS)
+    require_one_of("strategy", strategy, SPLITS)
     positions = np.arange(n.size)
     order = _sort_longest_first(n, positions)
     turns, process_ranks = np.divmod(positions, processes)

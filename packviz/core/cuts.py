@@ -37,7 +37,7 @@ class StaircaseWork:
     wasted: int
 
 
-def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
+def cut_into_rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
     """Returns the rectangles of a staircase, each with its beginning, end and number of sequences.
 
     The end is the time step after the last one of the rectangle.
@@ -49,24 +49,27 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
     Raises:
         ValueError: the cuts do not rise from 0 to `max(lengths)`.
     """
-    sorted_lengths = sorted(lengths)
-    longest = sorted_lengths[-1]
+    ascending_lengths = sorted(lengths)
+    longest = ascending_lengths[-1]
     is_ascending = all(start < end for start, end in pairwise(cuts))
     has_both_ends = len(cuts) > 1 and (cuts[0], cuts[-1]) == (0, longest)
     if not has_both_ends or not is_ascending:
         steps = f"time steps that rise from 0 to {longest}, the longest length"
         raise ValueError(f"the cuts of the staircase are {tuple(cuts)}; give {steps}")
     return [
-        (start, end, len(sorted_lengths) - bisect_right(sorted_lengths, start))
+        (start, end, len(ascending_lengths) - bisect_right(ascending_lengths, start))
         for start, end in pairwise(cuts)
     ]
 
 
 def count_work(lengths: Sequence[int], cuts: Sequence[int]) -> StaircaseWork:
-    """Counts the work of a staircase. See `rectangles` for the lengths, the cuts and the errors."""
-    stairs = rectangles(lengths, cuts)
-    cells = sum((end - start) * sequences for start, end, sequences in stairs)
-    return StaircaseWork(len(stairs), cells, cells - sum(lengths))
+    """Counts the work of a staircase.
+
+    See `cut_into_rectangles` for the lengths, the cuts and the errors.
+    """
+    rectangles = cut_into_rectangles(lengths, cuts)
+    cells = sum((end - start) * sequences for start, end, sequences in rectangles)
+    return StaircaseWork(len(rectangles), cells, cells - sum(lengths))
 
 
 def cuts_at_lengths(lengths: Sequence[int]) -> Cuts:
@@ -140,32 +143,34 @@ def _cheapest_last_rectangles(
     costs: list[int | None] = [0 if previous_costs is None else None]
     start_indices = [0]
     lines: list[CostLine] = []  # each is the lowest at some step
-    best = 0
+    best_index = 0
     for j in range(1, len(ends)):
         start_cost = costs[j - 1] if previous_costs is None else previous_costs[j - 1]
         if start_cost is not None:
             slope = running_counts[j - 1]
             intercept = start_cost + call_cost - slope * ends[j - 1]
             line = (intercept, slope, j - 1)
-            while len(lines) - best > 1 and _is_never_lowest(lines[-1], lines[-2], line):
+            while len(lines) - best_index > 1 and _is_never_lowest(lines[-1], lines[-2], line):
                 lines.pop()
             lines.append(line)
         end = ends[j]
-        while len(lines) - best > 1 and _cost(lines[best + 1], end) <= _cost(lines[best], end):
-            best += 1
-        costs.append(_cost(lines[best], end) if lines else None)
-        start_indices.append(lines[best][2] if lines else 0)
+        while len(lines) - best_index > 1 and (
+            _cost_at_step(lines[best_index + 1], end) <= _cost_at_step(lines[best_index], end)
+        ):
+            best_index += 1
+        costs.append(_cost_at_step(lines[best_index], end) if lines else None)
+        start_indices.append(lines[best_index][2] if lines else 0)
     return costs, start_indices
 
 
-def _cost(line: CostLine, step: int) -> int:
+def _cost_at_step(line: CostLine, step: int) -> int:
     return line[0] + line[1] * step
 
 
-def _is_never_lowest(middle: CostLine, left: CostLine, right: CostLine) -> bool:
+def _is_never_lowest(middle_line: CostLine, left_line: CostLine, right_line: CostLine) -> bool:
     """Returns whether the middle one of three lines with falling slopes is never the lowest."""
-    right_crossing = (right[0] - left[0]) * (left[1] - middle[1])
-    middle_crossing = (middle[0] - left[0]) * (left[1] - right[1])
+    right_crossing = (right_line[0] - left_line[0]) * (left_line[1] - middle_line[1])
+    middle_crossing = (middle_line[0] - left_line[0]) * (left_line[1] - right_line[1])
     return right_crossing <= middle_crossing
 
 

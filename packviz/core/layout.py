@@ -16,12 +16,12 @@ from typing import Any, TypeGuard, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.padded import Padded, reading
+from packviz.core.padded import PaddedShape, describe_shape
 from packviz.core.validation import (
-    at_least,
     kind_of,
     reject_entries,
     reject_meta,
+    require_at_least,
     require_plain_values,
 )
 
@@ -96,7 +96,7 @@ class Layout:
         reject_entries(n, n < 0, "lengths", "a sequence has at least 0 time steps")
         limit = f"a Layout has at most {MAX_STEPS:,} time steps"
         reject_entries(n, n > MAX_STEPS, "lengths", limit)
-        max_len = int(n.max()) if max_len is None else at_least("max_len", max_len, 0)
+        max_len = int(n.max()) if max_len is None else require_at_least("max_len", max_len, 0)
         if max_len > MAX_STEPS:
             raise ValueError(f"max_len is {max_len}: {limit}")
         length_problem = f"longer than max_len={max_len}; shorten it, or raise max_len"
@@ -106,10 +106,12 @@ class Layout:
         else:
             order = _read_permutation(sorted_indices, n.size, "sorted_indices")
             sorted_lengths = n[order]
-            is_longer = np.diff(sorted_lengths, prepend=sorted_lengths[0]) > 0
+            is_increasing = np.diff(sorted_lengths, prepend=sorted_lengths[0]) > 0
             why = "this sequence is longer than the one before it; put longer sequences first"
-            reject_entries(order, is_longer, "sorted_indices", why)
-        vars(self).update(lengths=frozen(n), max_len=max_len, sorted_indices=frozen(order))
+            reject_entries(order, is_increasing, "sorted_indices", why)
+        vars(self).update(
+            lengths=make_read_only(n), max_len=max_len, sorted_indices=make_read_only(order)
+        )
 
     @classmethod
     def from_packed(cls, packed: Any) -> Layout:
@@ -135,9 +137,9 @@ class Layout:
         name = "packed.batch_sizes"
         sizes = _read_whole_numbers(packed.batch_sizes, name, "give one size per time step")
         reject_entries(sizes, sizes < 1, name, "every time step needs at least one sequence")
-        size_increase = np.diff(sizes, prepend=sizes[0])
+        size_changes = np.diff(sizes, prepend=sizes[0])
         reject_entries(
-            sizes, size_increase > 0, name, "more than the size before it; sizes never grow"
+            sizes, size_changes > 0, name, "more than the size before it; sizes never grow"
         )
         rows = len(packed.data)
         if rows != sizes.sum():
@@ -168,8 +170,8 @@ class Layout:
             ValueError: the lengths are not valid, or do not fit the shape.
         """
         layout = cls(lengths)
-        padded = Padded.fitting(layout.batch_size, shape, batch_first)
-        padded.require_fitting_lengths(layout.lengths, reading(shape, batch_first))
+        padded = PaddedShape.from_checked_shape(layout.batch_size, shape, batch_first)
+        padded.require_fitting_lengths(layout.lengths, describe_shape(shape, batch_first))
         return cls(layout, int(padded.steps))
 
     @classmethod
@@ -184,7 +186,7 @@ class Layout:
             ValueError: the mask is not two-dimensional, contains other values, or has no real cell;
                 or a row has padding before a real cell.
         """
-        m = _right_padded_mask(mask)
+        m = _require_right_padded(mask)
         return cls(m.sum(axis=1), max_len=m.shape[1])
 
     @classmethod
@@ -242,36 +244,36 @@ class Layout:
     @cached_property
     def unsorted_indices(self) -> IntArray:
         """`(B,)` The rank of each sequence in packing order, the inverse of `sorted_indices`."""
-        return frozen(np.argsort(self.sorted_indices))
+        return make_read_only(np.argsort(self.sorted_indices))
 
     @cached_property
     def batch_sizes(self) -> IntArray:
         """`(max(lengths),)` The number of sequences that are still running at each time step."""
-        return frozen(running_sequences(self.lengths))
+        return make_read_only(count_running_sequences(self.lengths))
 
     @cached_property
     def offsets(self) -> IntArray:
         """`(max(lengths) + 1,)` The packed row at which each time step begins, followed by `N`."""
-        return frozen(np.concatenate(([0], np.cumsum(self.batch_sizes))))
+        return make_read_only(np.concatenate(([0], np.cumsum(self.batch_sizes))))
 
     @cached_property
     def mask(self) -> BoolArray:
         """`(B, T)` Booleans that are True at real cells."""
-        return frozen(np.arange(self.max_len) < self.lengths[:, None])
+        return make_read_only(np.arange(self.max_len) < self.lengths[:, None])
 
     @cached_property
     def packed_index(self) -> IntArray:
         """`(B, T)` The packed row of each cell, or -1 for padding."""
         starts = np.zeros(self.max_len, dtype=np.int64)
         starts[: self.batch_sizes.size] = self.offsets[:-1]
-        return frozen(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
+        return make_read_only(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
 
     @cached_property
     def source(self) -> IntArray:
         """`(N, 2)` The cell `(b, t)` from which each packed row is taken."""
         t = np.repeat(np.arange(self.batch_sizes.size), self.batch_sizes)
         rank = np.arange(self.n_real) - self.offsets[t]
-        return frozen(np.stack([self.sorted_indices[rank], t], axis=1))
+        return make_read_only(np.stack([self.sorted_indices[rank], t], axis=1))
 
     @cached_property
     def starts(self) -> IntArray:
@@ -281,13 +283,13 @@ class Layout:
         call these numbers `cu_seqlens`, and the `offsets()` method of a jagged tensor returns them.
         By contrast, the `offsets` of a layout are the packed rows at which time steps begin.
         """
-        return frozen(np.concatenate(([0], np.cumsum(self.lengths))))
+        return make_read_only(np.concatenate(([0], np.cumsum(self.lengths))))
 
     @cached_property
     def flat_rows(self) -> IntArray:
         """`(N,)` The flat row of each packed row, so that `packed = flat[flat_rows]`."""
         b, t = self.source.T
-        return frozen(self.starts[b] + t)
+        return make_read_only(self.starts[b] + t)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
@@ -308,14 +310,14 @@ class Layout:
         return self.lengths.tobytes(), self.max_len, self.sorted_indices.tobytes()
 
 
-def running_sequences(lengths: IntArray) -> IntArray:
+def count_running_sequences(lengths: IntArray) -> IntArray:
     """Returns the number of sequences that are still running at each time step."""
     ends = np.bincount(lengths)[1:]  # the number of sequences of length 1, 2, …
     running_counts = np.cumsum(ends[::-1])[::-1]
     return running_counts.copy()  # torch rejects arrays with negative strides
 
 
-def require_nonempty(layout: Layout) -> Layout:
+def require_nonempty_sequences(layout: Layout) -> Layout:
     """Returns the layout if no sequence is empty.
 
     Packing functions call this, because torch rejects empty sequences.
@@ -339,7 +341,7 @@ def sequence_name(index: int) -> str:
     return name
 
 
-def host_array(values: object) -> npt.NDArray[Any]:
+def to_numpy(values: object) -> npt.NDArray[Any]:
     """Converts a list, an array or a tensor on any device to a NumPy array.
 
     A `Layout` is converted to its lengths.
@@ -370,7 +372,7 @@ def is_mask(values: object) -> TypeGuard[npt.NDArray[np.generic]]:
     return getattr(values, "ndim", None) == 2
 
 
-def read_lengths(lengths: object, empty: bool = False) -> IntArray:
+def read_lengths(lengths: object, allow_empty: bool = False) -> IntArray:
     """Returns lengths as a new array, `(B,)`.
 
     `Layout` and most other functions that take lengths call this function.
@@ -379,20 +381,21 @@ def read_lengths(lengths: object, empty: bool = False) -> IntArray:
         lengths: a list, an array, a tensor on any device, a `Layout`, or anything that NumPy can
             turn into an array, such as a pandas Series. Floats are allowed if they are whole. An
             array or a tensor of two dimensions is read as a mask (see `Layout.from_mask`).
-        empty: whether an empty array is allowed.
+        allow_empty: whether an empty array is allowed.
 
     Returns:
         The lengths as whole numbers. Their range is not checked.
 
     Raises:
         ValueError: the lengths are not whole numbers, not one-dimensional, on the meta device, or
-            empty although `empty` is False; or a mask is not one that `Layout.from_mask` accepts.
+            empty although `allow_empty` is False; or a mask is not one that `Layout.from_mask`
+            accepts.
         TypeError: the lengths are a nested, sparse or quantised tensor, or a masked array.
     """
     if is_mask(lengths):
-        counts: IntArray = _right_padded_mask(lengths, "lengths").sum(axis=1)
+        counts: IntArray = _require_right_padded(lengths, "lengths").sum(axis=1)
         return counts
-    return _read_whole_numbers(lengths, "lengths", _LENGTHS_HINT, empty)
+    return _read_whole_numbers(lengths, "lengths", _LENGTHS_HINT, allow_empty)
 
 
 _LENGTHS_HINT = (
@@ -402,12 +405,12 @@ _LENGTHS_HINT = (
 BOOLEANS_MESSAGE = f"lengths contains booleans: {_LENGTHS_HINT}"
 
 
-def boolean_mask(mask: object, name: str = "mask") -> BoolArray:
+def read_mask(mask: object, name: str = "mask") -> BoolArray:
     """Returns a mask as an array of booleans, `(B, T)`, after checking its values."""
     require_plain_values(name, mask)
     reject_meta(name, mask)
     try:
-        array = host_array(mask)
+        array = to_numpy(mask)
     except ValueError:  # NumPy raises this error for rows of unequal length
         raise ValueError(f"{name} has rows of different lengths; a mask is (B, T)") from None
     if array.ndim != 2 or array.size == 0:
@@ -423,15 +426,15 @@ def boolean_mask(mask: object, name: str = "mask") -> BoolArray:
     return array.astype(bool)
 
 
-def _right_padded_mask(mask: object, name: str = "mask") -> BoolArray:
+def _require_right_padded(mask: object, name: str = "mask") -> BoolArray:
     """Returns a mask as an array, `(B, T)`, in which every row begins with its real cells."""
-    real = boolean_mask(mask, name)
+    real = read_mask(mask, name)
     lengths = real.sum(axis=1)
     if not lengths.any():
         raise ValueError("the mask has no real cell; if it is True at padding, pass mask == 0")
-    gaps = ~real & (np.arange(real.shape[1]) < lengths[:, None])
-    if gaps.any():
-        b, t = np.argwhere(gaps)[0]
+    is_gap = ~real & (np.arange(real.shape[1]) < lengths[:, None])
+    if is_gap.any():
+        b, t = np.argwhere(is_gap)[0]
         problem = f"row {b} of the mask has padding at time step {t} before real cells"
         fix = (
             "move the padding to the right with pv.align(x, mask, padding_side='right',"
@@ -443,11 +446,13 @@ def _right_padded_mask(mask: object, name: str = "mask") -> BoolArray:
     return real
 
 
-def _read_whole_numbers(values: object, name: str, advice: str, empty: bool = False) -> IntArray:
+def _read_whole_numbers(
+    values: object, name: str, advice: str, allow_empty: bool = False
+) -> IntArray:
     require_plain_values(name, values)
     reject_meta(name, values)
     try:
-        array = host_array(values)
+        array = to_numpy(values)
     except ValueError:  # NumPy raises this error for rows of unequal length
         raise ValueError(f"{name} has rows of different lengths: {advice}") from None
     if array.ndim == 0:
@@ -457,7 +462,7 @@ def _read_whole_numbers(values: object, name: str, advice: str, empty: bool = Fa
         raise ValueError(f"{name} is {shown}; {advice}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
-    if array.size == 0 and not empty:
+    if array.size == 0 and not allow_empty:
         raise ValueError(f"{name} is empty: {advice}")
     if array.dtype == np.bool_:
         raise ValueError(f"{name} contains booleans: {advice}")
@@ -475,8 +480,8 @@ def _read_whole_numbers(values: object, name: str, advice: str, empty: bool = Fa
 def _read_permutation(values: object, size: int, name: str) -> IntArray:
     order = _read_whole_numbers(values, name, "give one index per sequence, longest first")
     if not np.array_equal(np.sort(order), np.arange(size)):
-        each = f"each of 0 … {size - 1} exactly once"
-        raise ValueError(f"{name} must contain {each}, got {_excerpt(order)}")
+        required_indices = f"each of 0 … {size - 1} exactly once"
+        raise ValueError(f"{name} must contain {required_indices}, got {_excerpt(order)}")
     return order
 
 
@@ -485,7 +490,7 @@ def _excerpt(array: npt.NDArray[np.generic]) -> str:
     return f"[{shown}, …]" if array.size > 12 else f"[{shown}]"
 
 
-def frozen(array: _Array) -> _Array:
+def make_read_only(array: _Array) -> _Array:
     """Makes an array read-only, and returns it."""
     array.setflags(write=False)
     return array

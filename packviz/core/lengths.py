@@ -22,7 +22,7 @@ import numpy as np
 from packviz.core import sentences as real
 from packviz.core.layout import IntArray, read_lengths
 from packviz.core.util import PathLike, warn
-from packviz.core.validation import at_least, kind_of
+from packviz.core.validation import kind_of, require_at_least
 
 
 def read(source: PathLike, column: str | None = None) -> list[float]:
@@ -96,9 +96,9 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
     """
     columns = _parse_columns(text.strip(), is_table or column is not None)
     if column is None:
-        alone = len(columns) == 1
+        is_only_column = len(columns) == 1
         default_columns = [
-            name for name in columns if alone or name.lower() in ("length", "lengths")
+            name for name in columns if is_only_column or name.lower() in ("length", "lengths")
         ]
         column = "length"
         if default_columns:
@@ -172,13 +172,13 @@ def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
     Setup B of the forum benchmark has these lengths.
     """
-    return longest - np.arange(batch_size) % at_least("longest", longest)
+    return longest - np.arange(batch_size) % require_at_least("longest", longest)
 
 
 def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths drawn uniformly from 1 to `longest`."""
     return np.random.default_rng(seed).integers(
-        1, at_least("longest", longest), size=batch_size, endpoint=True
+        1, require_at_least("longest", longest), size=batch_size, endpoint=True
     )
 
 
@@ -192,13 +192,15 @@ def log_normal(
     if median is None:
         median = max(longest / 4, 1)
     random = np.random.default_rng(seed)
-    drawn = random.lognormal(math.log(median), 0.8, size=batch_size)
-    return np.clip(np.rint(drawn), 1, longest).astype(np.int64)
+    drawn_lengths = random.lognormal(math.log(median), 0.8, size=batch_size)
+    return np.clip(np.rint(drawn_lengths), 1, longest).astype(np.int64)
 
 
 def evenly(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths spread evenly from `longest` down to 1."""
-    return np.rint(np.linspace(at_least("longest", longest), 1, batch_size)).astype(np.int64)
+    return np.rint(np.linspace(require_at_least("longest", longest), 1, batch_size)).astype(
+        np.int64
+    )
 
 
 def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
@@ -208,8 +210,8 @@ def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
 def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths drawn uniformly from 95 % of `longest` up to `longest`."""
-    shortened = longest // 20
-    return longest - shortened - 1 + uniform(batch_size, shortened + 1, seed)
+    max_shortening = longest // 20
+    return longest - max_shortening - 1 + uniform(batch_size, max_shortening + 1, seed)
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
@@ -268,7 +270,9 @@ def even_steps(distinct: int, size: int) -> list[int]:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not
             divide `size - 1`.
     """
-    valid_counts = [n for n in range(2, size + 1) if not size % n and not (size - 1) % (n - 1)]
-    if distinct not in valid_counts:
-        raise ValueError(f"distinct is {distinct}; for size {size}, choose one of {valid_counts}")
+    distinct_choices = [n for n in range(2, size + 1) if not size % n and not (size - 1) % (n - 1)]
+    if distinct not in distinct_choices:
+        raise ValueError(
+            f"distinct is {distinct}; for size {size}, choose one of {distinct_choices}"
+        )
     return spread(distinct, size, size)

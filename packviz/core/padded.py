@@ -16,7 +16,7 @@ from packviz.core.util import warn
 from packviz.core.validation import reject_entries
 
 
-class Padded(NamedTuple):
+class PaddedShape(NamedTuple):
     """The dimensions of a padded batch.
 
     Attributes:
@@ -30,57 +30,62 @@ class Padded(NamedTuple):
     batch_first: bool
 
     @classmethod
-    def of(cls, shape: Sequence[int], batch_first: bool) -> Padded:
+    def from_shape(cls, shape: Sequence[int], batch_first: bool) -> PaddedShape:
         """Reads a shape with at least two dimensions."""
-        first, second = shape[:2]
+        first_size, second_size = shape[:2]
         if batch_first:
-            return cls(first, second, True)
-        return cls(second, first, False)
+            return cls(first_size, second_size, True)
+        return cls(second_size, first_size, False)
 
     @classmethod
-    def fitting(
+    def from_checked_shape(
         cls,
-        lengths: int,
+        n_lengths: int,
         shape: Sequence[int],
         batch_first: bool | None,
         name: str = "x",
-        feature_dims: str = ", …",
-    ) -> Padded:
+        feature_dim_names: str = ", …",
+    ) -> PaddedShape:
         """Reads the shape of a batch, and checks that it fits the number of lengths.
 
         Args:
-            lengths: the number of lengths.
+            n_lengths: the number of lengths.
             shape: a shape with at least two dimensions.
             batch_first: whether the batch is the first dimension; `None` means False (see
-                `batch_is_first`).
+                `resolve_batch_first`).
             name: the name of the tensor for error messages.
-            feature_dims: the names of the dimensions after the first two, as text with a leading
-                comma, such as `", I"`.
+            feature_dim_names: the names of the dimensions after the first two, as text with a
+                leading comma, such as `", I"`.
 
         Raises:
             ValueError: the number of sequences differs from the number of lengths.
         """
-        padded = cls.of(shape, bool(batch_first))
+        padded = cls.from_shape(shape, bool(batch_first))
         # This check comes first, because if the batch dimension is mistaken, every other message
         # would mislead.
-        if lengths != padded.batch:
-            problem = f"{reading(shape, batch_first, name, feature_dims)}, has B = {padded.batch}"
-            if lengths == padded.steps:
+        if n_lengths != padded.batch:
+            problem = (
+                f"{describe_shape(shape, batch_first, name, feature_dim_names)},"
+                f" has B = {padded.batch}"
+            )
+            if n_lengths == padded.steps:
                 problem += (
                     f"; did you mean batch_first={not batch_first}? (A mask is (B, T) either way.)"
                 )
-            raise ValueError(f"lengths has B = {lengths}, but {problem}")
-        batch_is_first(batch_first, shape, name)
+            raise ValueError(f"lengths has B = {n_lengths}, but {problem}")
+        resolve_batch_first(batch_first, shape, name)
         return padded
 
-    def require_fitting_lengths(self, lengths: npt.NDArray[np.int64], read: str) -> None:
-        """Rejects lengths that are not from 0 to `T`. `read` describes the batch (see `reading`).
+    def require_fitting_lengths(self, lengths: npt.NDArray[np.int64], shape_text: str) -> None:
+        """Rejects lengths that are not from 0 to `T`.
+
+        `shape_text` describes the batch (see `describe_shape`).
 
         Raises:
             ValueError: there is such a length.
         """
         is_out_of_range = (lengths < 0) | (lengths > self.steps)
-        why = f"{read}, has T = {self.steps}; give a length from 0 to {self.steps}"
+        why = f"{shape_text}, has T = {self.steps}; give a length from 0 to {self.steps}"
         reject_entries(lengths, is_out_of_range, "lengths", why)
 
     def shape(self, features: int) -> tuple[int, int, int]:
@@ -89,14 +94,14 @@ class Padded(NamedTuple):
             return self.batch, self.steps, features
         return self.steps, self.batch, features
 
-    def rows(self, sequence: Any, step: Any) -> Any:
+    def row_index(self, sequence: Any, step: Any) -> Any:
         """Returns the row of cells in the flattened batch, given their sequences and time steps."""
         if self.batch_first:
             return sequence * self.steps + step
         return step * self.batch + sequence
 
 
-def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
+def resolve_batch_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
     """Returns whether the batch is the first dimension.
 
     If `batch_first` is `None`, time comes first, as in torch. Warns if `batch_first` is `None` and
@@ -105,9 +110,9 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
-            f"{reading(shape, False, name)}, has as many sequences as time steps, so no error would"
-            " arise if the two were swapped. Pass batch_first=False if time is the first"
-            " dimension, or batch_first=True if the batch is"
+            f"{describe_shape(shape, False, name)}, has as many sequences as time steps, so no"
+            " error would arise if the two were swapped. Pass batch_first=False if time is the"
+            " first dimension, or batch_first=True if the batch is"
         )
     return bool(batch_first)
 
@@ -118,11 +123,11 @@ def is_padding_on_side(cells: Any, lengths: npt.NDArray[np.int64], side: str) ->
     They do if the same value fills the padding there, and not on the other side.
     """
     step = np.arange(cells.shape[1])
-    right = step >= lengths[:, None]
-    left = step < cells.shape[1] - lengths[:, None]
+    is_right_padding = step >= lengths[:, None]
+    is_left_padding = step < cells.shape[1] - lengths[:, None]
     if side == "left":
-        return is_constant(cells[left]) and not is_constant(cells[right])
-    return is_constant(cells[right]) and not is_constant(cells[left])
+        return is_constant(cells[is_left_padding]) and not is_constant(cells[is_right_padding])
+    return is_constant(cells[is_right_padding]) and not is_constant(cells[is_left_padding])
 
 
 def is_constant(cells: Any) -> bool:
@@ -130,13 +135,15 @@ def is_constant(cells: Any) -> bool:
     return bool((cells == cells[:1]).all() or (cells != cells).all())
 
 
-def order(batch_first: bool | None, feature_dims: str = ", …") -> str:
+def dimension_order(batch_first: bool | None, feature_dim_names: str = ", …") -> str:
     """Returns the names of the dimensions: `(T, B, …)`, or `(B, T, …)` with `batch_first`."""
-    return f"(B, T{feature_dims})" if batch_first else f"(T, B{feature_dims})"
+    return f"(B, T{feature_dim_names})" if batch_first else f"(T, B{feature_dim_names})"
 
 
-def reading(
-    shape: Sequence[int], batch_first: bool | None, name: str = "x", feature_dims: str = ", …"
+def describe_shape(
+    shape: Sequence[int], batch_first: bool | None, name: str = "x", feature_dim_names: str = ", …"
 ) -> str:
     """Describes a batch for an error message: `x of shape (5, 3, 2), read as (T, B, …)`."""
-    return f"{name} of shape {tuple(shape)}, read as {order(batch_first, feature_dims)}"
+    return (
+        f"{name} of shape {tuple(shape)}, read as {dimension_order(batch_first, feature_dim_names)}"
+    )

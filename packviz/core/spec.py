@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from packviz.core.validation import at_least, kind_of, one_of
+from packviz.core.validation import kind_of, require_at_least, require_one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """`G`, the number of gates of a cell. The weights of the input and the state have `G` times
@@ -54,11 +54,11 @@ class Spec:
         """
         mode = str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU")
         if mode not in GATES:
-            one_of("mode", self.mode, GATES)
+            require_one_of("mode", self.mode, GATES)
         object.__setattr__(self, "mode", mode)
         for name in ("input_size", "hidden_size", "num_layers", "proj_size"):
-            least = 0 if name == "proj_size" else 1
-            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
+            minimum = 0 if name == "proj_size" else 1
+            object.__setattr__(self, name, require_at_least(name, getattr(self, name), minimum))
         if self.proj_size and mode != "LSTM":
             raise ValueError(
                 f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out"
@@ -101,11 +101,11 @@ class Spec:
     def products(self) -> tuple[tuple[int, int, int], ...]:
         """The GEMM FLOPs per cell and direction in each layer: of input, state and projection."""
         rows = 2 * self.gates
-        state = self.proj_size or self.hidden_size
-        projection = 2 * self.hidden_size * self.proj_size
-        deeper_input_size = self.directions * state  # the input of each layer but the first
-        inputs = [self.input_size] + [deeper_input_size] * (self.num_layers - 1)
-        return tuple((rows * size, rows * state, projection) for size in inputs)
+        state_size = self.proj_size or self.hidden_size
+        projection_flops = 2 * self.hidden_size * self.proj_size
+        deeper_input_size = self.directions * state_size  # the input of each layer but the first
+        input_sizes = [self.input_size] + [deeper_input_size] * (self.num_layers - 1)
+        return tuple((rows * size, rows * state_size, projection_flops) for size in input_sizes)
 
     @property
     def gemm_per_cell(self) -> int:

@@ -13,8 +13,10 @@ from pathlib import Path
 @functools.cache
 def cpu_name() -> str:
     """Returns the model name of the CPU, as the system reports it."""
-    cpu_info = Path("/proc/cpuinfo")
-    for line in cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.exists() else ():
+    cpu_info_path = Path("/proc/cpuinfo")
+    for line in (
+        cpu_info_path.read_text(encoding="utf-8").splitlines() if cpu_info_path.exists() else ()
+    ):
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     name = None

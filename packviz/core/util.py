@@ -37,21 +37,21 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def require_suffix(name: str, path: PathLike, suffixes: Sequence[str]) -> str:
+def require_suffix(name: str, path: PathLike, allowed_suffixes: Sequence[str]) -> str:
     """Returns the suffix of a path, in lower case.
 
     Raises:
-        ValueError: the suffix is not among `suffixes`. The message begins with `name`.
+        ValueError: the suffix is not among `allowed_suffixes`. The message begins with `name`.
     """
     suffix = Path(path).suffix.lower()
-    if suffix not in suffixes:
-        allowed = " or ".join(suffixes)
-        advice = f"its name must end in {allowed}, which sets the format"
+    if suffix not in allowed_suffixes:
+        suffixes_text = " or ".join(allowed_suffixes)
+        advice = f"its name must end in {suffixes_text}, which sets the format"
         raise ValueError(f"{name} is {os.fspath(path)!r}; {advice}")
     return suffix
 
 
-def write(path: PathLike, content_makers: Mapping[str, Callable[[], str | bytes]]) -> None:
+def write_file(path: PathLike, content_makers: Mapping[str, Callable[[], str | bytes]]) -> None:
     """Writes a file in the format that its suffix indicates.
 
     Args:

@@ -13,26 +13,28 @@ import numpy.typing as npt
 Choice = TypeVar("Choice")
 
 
-def at_least(name: str, value: object, least: int = 1) -> int:
-    """Checks that a value is a whole number of at least `least`, and returns it as an int.
+def require_at_least(name: str, value: object, minimum: int = 1) -> int:
+    """Checks that a value is a whole number of at least `minimum`, and returns it as an int.
 
     Raises:
         ValueError: the value is not such a number.
     """
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= minimum:
         return int(value)
-    raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
+    raise ValueError(f"{name} is {value!r}; give a whole number of at least {minimum}")
 
 
-def one_of(name: str, choice: Choice, choices: Iterable[object]) -> Choice:
+def require_one_of(name: str, choice: Choice, choices: Iterable[object]) -> Choice:
     """Checks that a choice is among `choices`, and returns it.
 
     Raises:
         ValueError: `choice` is not among `choices`.
     """
-    allowed = list(choices)
-    if choice not in allowed:
-        raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, allowed))}")
+    allowed_values = list(choices)
+    if choice not in allowed_values:
+        raise ValueError(
+            f"{name} is {choice!r}; choose one of {', '.join(map(repr, allowed_values))}"
+        )
     return choice
 
 
@@ -136,11 +138,11 @@ def reject_entries(
     Raises:
         ValueError: an entry of `is_invalid` is True.
     """
-    positions = np.flatnonzero(is_invalid)
-    if positions.size == 0:
+    invalid_positions = np.flatnonzero(is_invalid)
+    if invalid_positions.size == 0:
         return
-    first = positions[0]
-    more = ""
-    if positions.size > 1:
-        more = f" (one of {positions.size} such entries)"
-    raise ValueError(f"{name}[{first}] is {array[first]}{more}: {why}")
+    first_position = invalid_positions[0]
+    more_text = ""
+    if invalid_positions.size > 1:
+        more_text = f" (one of {invalid_positions.size} such entries)"
+    raise ValueError(f"{name}[{first_position}] is {array[first_position]}{more_text}: {why}")

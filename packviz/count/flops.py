@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.layout import IntArray, Layout, frozen
+from packviz.core.layout import IntArray, Layout, make_read_only
 from packviz.core.numbers import HasNumbers
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
@@ -42,23 +42,24 @@ Count = TypeVar("Count", int, IntArray)
 
 
 @dataclass(frozen=True)
-class Work(Generic[Count]):
+class PaddedPackedFlops(Generic[Count]):
     """FLOPs of one kind, padded and packed.
 
     Attributes:
         padded: the FLOPs of the padded batch, or an array with the FLOPs of each time step or
             sequence.
         packed: the FLOPs of the packed batch, in the same form.
-        per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It
-            is `None` if the count is a sum over several batches, or if there is no time step.
-        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's
-            order. It is `None` if `per_step` is `None`.
+        per_step: a `PaddedPackedFlops` with `(T,)` FLOPs, one number for each time step of the
+            padded batch. It is `None` if the count is a sum over several batches, or if there is no
+            time step.
+        per_sequence: a `PaddedPackedFlops` with `(B,)` FLOPs, one number for each sequence, in the
+            caller's order. It is `None` if `per_step` is `None`.
     """
 
     padded: Count
     packed: Count
-    per_step: Work[IntArray] | None = None
-    per_sequence: Work[IntArray] | None = None
+    per_step: PaddedPackedFlops[IntArray] | None = None
+    per_sequence: PaddedPackedFlops[IntArray] | None = None
 
     @property
     def saved(self) -> Count:
@@ -113,7 +114,7 @@ class FlopCount(Drawing, HasNumbers):
         return float(self.forward.ratio)
 
     @property
-    def per_step(self) -> Work[IntArray] | None:
+    def per_step(self) -> PaddedPackedFlops[IntArray] | None:
         """The GEMM FLOPs of a forward pass by time step, in arrays `(T,)`.
 
         It is `None` for several batches.
@@ -121,7 +122,7 @@ class FlopCount(Drawing, HasNumbers):
         return self.forward.per_step
 
     @property
-    def per_sequence(self) -> Work[IntArray] | None:
+    def per_sequence(self) -> PaddedPackedFlops[IntArray] | None:
         """The GEMM FLOPs of a forward pass by sequence, in arrays `(B,)`.
 
         It is `None` for several batches.
@@ -129,27 +130,27 @@ class FlopCount(Drawing, HasNumbers):
         return self.forward.per_sequence
 
     @cached_property
-    def forward(self) -> Work[int]:
+    def forward(self) -> PaddedPackedFlops[int]:
         """GEMM FLOPs of a forward pass."""
-        return self._count_work(self.spec.gemm_per_cell)
+        return self._count_flops(self.spec.gemm_per_cell)
 
     @cached_property
-    def elementwise(self) -> Work[int]:
+    def elementwise(self) -> PaddedPackedFlops[int]:
         """Element-wise FLOPs of a forward pass."""
-        return self._count_work(self.spec.elementwise_per_cell)
+        return self._count_flops(self.spec.elementwise_per_cell)
 
     @cached_property
-    def backward(self) -> Work[int]:
+    def backward(self) -> PaddedPackedFlops[int]:
         """GEMM FLOPs of a backward pass that computes the gradient of every weight."""
-        return self._count_work(*self._gradients)
+        return self._count_flops(*self._backward_flops)
 
     @cached_property
-    def training(self) -> Work[int]:
+    def training(self) -> PaddedPackedFlops[int]:
         """GEMM FLOPs of a forward and a backward pass."""
-        cell_flops, state_flops = self._gradients
-        return self._count_work(self.spec.gemm_per_cell + cell_flops, state_flops)
+        cell_flops, first_state_flops = self._backward_flops
+        return self._count_flops(self.spec.gemm_per_cell + cell_flops, first_state_flops)
 
-    def rows(self) -> dict[str, Work[int]]:
+    def rows(self) -> dict[str, PaddedPackedFlops[int]]:
         """Returns the rows of the table, by the name of each row.
 
         The last row counts element-wise FLOPs, and the other rows count GEMM FLOPs.
@@ -164,16 +165,16 @@ class FlopCount(Drawing, HasNumbers):
 
     def headline(self) -> str:
         """Returns a line that describes the RNN and the batches on which it runs."""
-        flops_text = with_noun(self.spec.gemm_per_cell, "GEMM FLOP")
-        batch = text.summary(self.layout).split(" (")[0]
+        cell_flops_text = with_noun(self.spec.gemm_per_cell, "GEMM FLOP")
+        batch_text = text.summary(self.layout).split(" (")[0]
         if len(self.layouts) > 1:
             cells = sum(layout.n_cells for layout in self.layouts)
             real = sum(layout.n_real for layout in self.layouts)
-            batch = (
+            batch_text = (
                 f"{len(self.layouts):,} batches: {cells:,} cells, {real:,} real,"
                 f" {cells - real:,} padding"
             )
-        return f"{self.spec}: {flops_text} per cell. {batch}."
+        return f"{self.spec}: {cell_flops_text} per cell. {batch_text}."
 
     @property
     def summary(self) -> str:
@@ -184,8 +185,8 @@ class FlopCount(Drawing, HasNumbers):
     def numbers(self) -> list[dict[str, object]]:
         """Returns the rows of the table, with the columns `pass`, `padded`, `packed`, `saved`."""
         return [
-            {"pass": name, "padded": work.padded, "packed": work.packed, "saved": work.saved}
-            for name, work in self.rows().items()
+            {"pass": name, "padded": row.padded, "packed": row.packed, "saved": row.saved}
+            for name, row in self.rows().items()
         ]
 
     def to_text(self) -> str:
@@ -194,9 +195,9 @@ class FlopCount(Drawing, HasNumbers):
         For a single batch, the FLOPs by time step and by sequence follow below the table.
         """
         rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
-        for name, work in self.rows().items():
-            share = percent(work.saved, work.padded)
-            rows.append([name, f"{work.padded:,}", f"{work.packed:,}", f"{work.saved:,}", share])
+        for name, row in self.rows().items():
+            share = percent(row.saved, row.padded)
+            rows.append([name, f"{row.padded:,}", f"{row.packed:,}", f"{row.saved:,}", share])
         lines = [self.headline(), "", *table(rows)]
         if steps := self.per_step:
             padded = f"padded {steps.padded[0]:,} at each"
@@ -215,9 +216,11 @@ class FlopCount(Drawing, HasNumbers):
     def drawings(self, theme: str) -> list[Sheet]:
         """Draws all counts and, for a single batch, each time step of a forward pass."""
         share = percent(self.saved, self.padded)
-        totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
+        packed_and_saved = {name: (row.packed, row.saved) for name, row in self.rows().items()}
         sheets = [
-            bars.draw_totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)
+            bars.draw_saving_bars(
+                f"Packing leaves out {share} of the forward FLOPs", packed_and_saved, theme
+            )
         ]
         if steps := self.per_step:
             sheets.append(
@@ -228,30 +231,33 @@ class FlopCount(Drawing, HasNumbers):
         return sheets
 
     @property
-    def _gradients(self) -> tuple[int, int]:
+    def _backward_flops(self) -> tuple[int, int]:
         """The FLOPs of a backward pass for each cell, and those (negative) for each first state."""
         spec = self.spec
         x_grad_flops = 0 if self.input_grad else spec.directions * spec.products[0][0]
         state_grad_flops = sum(state for _, state, _ in spec.products)
         return 2 * spec.gemm_per_cell - x_grad_flops, -state_grad_flops
 
-    def _count_work(self, cell_flops: int, state_flops: int = 0) -> Work[int]:
-        """Counts FLOPs of cells that take `cell_flops` and first states that add `state_flops`."""
+    def _count_flops(self, cell_flops: int, first_state_flops: int = 0) -> PaddedPackedFlops[int]:
+        """Counts FLOPs.
+
+        Cells take `cell_flops`, and first states add `first_state_flops`.
+        """
         counts = [
-            _count_layout(layout, cell_flops, state_flops, self.spec.bidirectional)
+            _count_layout_flops(layout, cell_flops, first_state_flops, self.spec.bidirectional)
             for layout in self.layouts
         ]
         padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
         packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
         if len(counts) > 1 or not self.layout.max_len:
-            return Work(padded, packed)
-        return Work(padded, packed, *counts[0])
+            return PaddedPackedFlops(padded, packed)
+        return PaddedPackedFlops(padded, packed, *counts[0])
 
 
-def _count_layout(
-    layout: Layout, cell_flops: int, state_flops: int, bidirectional: bool
-) -> tuple[Work[IntArray], Work[IntArray]]:
-    """Counts FLOPs as `FlopCount._count_work` does, by time step and by sequence.
+def _count_layout_flops(
+    layout: Layout, cell_flops: int, first_state_flops: int, bidirectional: bool
+) -> tuple[PaddedPackedFlops[IntArray], PaddedPackedFlops[IntArray]]:
+    """Counts FLOPs as `FlopCount._count_flops` does, by time step and by sequence.
 
     In a packed batch, the reverse direction starts with the longest sequences. The initial states
     of sequences that join later are concatenated with a state that needs a gradient, so ATen
@@ -264,15 +270,15 @@ def _count_layout(
     cells[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end))
     lengths = np.stack([np.full(batch, layout.max_len), layout.lengths])
     steps = cells * cell_flops
-    steps[:, :1] += cells[:, :1] * state_flops
+    steps[:, :1] += cells[:, :1] * first_state_flops
     # Without steps, no state is read.
-    sequences = lengths * cell_flops + (lengths > 0) * state_flops
+    sequences = lengths * cell_flops + (lengths > 0) * first_state_flops
     if bidirectional:
-        longest = lengths == np.array([[layout.max_len], [end]]).clip(1)
-        steps[0, -1:] += batch * state_flops
-        steps[1, end - 1 : end] += longest[1].sum() * state_flops
-        sequences += longest * state_flops
-    return Work(*frozen(steps)), Work(*frozen(sequences))
+        is_longest = lengths == np.array([[layout.max_len], [end]]).clip(1)
+        steps[0, -1:] += batch * first_state_flops
+        steps[1, end - 1 : end] += is_longest[1].sum() * first_state_flops
+        sequences += is_longest * first_state_flops
+    return PaddedPackedFlops(*make_read_only(steps)), PaddedPackedFlops(*make_read_only(sequences))
 
 
 def flops(rnn: nn.RNNBase | Spec, lengths: object, *, input_grad: bool = False) -> FlopCount:

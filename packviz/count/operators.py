@@ -102,8 +102,8 @@ def observe(
         with counter:
             result = call()
         torch.cuda.synchronize(device)
-    device_types = [str(event.device_type) for event in profiler.events() or ()]
-    kernels = sum(kind.endswith("CUDA") for kind in device_types)
+    event_device_types = [str(event.device_type) for event in profiler.events() or ()]
+    kernels = sum(kind.endswith("CUDA") for kind in event_device_types)
     return result, tuple(counter.operators), kernels
 
 
@@ -112,10 +112,10 @@ def autograd_nodes(output: Tensor) -> list[graph.Node]:
     nodes = [output.grad_fn] if output.grad_fn else []
     seen = set(nodes)
     for node in nodes:  # the list grows during the loop
-        for after, _ in node.next_functions:
-            if after is not None and after not in seen:
-                seen.add(after)
-                nodes.append(after)
+        for next_node, _ in node.next_functions:
+            if next_node is not None and next_node not in seen:
+                seen.add(next_node)
+                nodes.append(next_node)
     return nodes
 
 
@@ -146,9 +146,11 @@ def _filled_bytes(
     if name.startswith(("empty", "new_empty")):  # these create tensors without filling them
         return 0
     # The schema alone is not enough: unsafe_split, for example, returns views and declares none.
-    old = {private.storage_id(tensor) for tensor in _tensors([*args, *kwargs.values()])}
-    new = [tensor for tensor in _tensors(result) if private.storage_id(tensor) not in old]
-    return sum(tensor.nbytes for tensor in new)
+    old_ids = {private.storage_id(tensor) for tensor in _tensors([*args, *kwargs.values()])}
+    new_tensors = [
+        tensor for tensor in _tensors(result) if private.storage_id(tensor) not in old_ids
+    ]
+    return sum(tensor.nbytes for tensor in new_tensors)
 
 
 def _tensors(value: object) -> Iterator[Tensor]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.layout import Layout
-from packviz.core.padded import Padded
+from packviz.core.padded import PaddedShape
 from packviz.core.util import HasText
 from packviz.count.operators import Operator, autograd_nodes, observe
 from packviz.draw.quantities import whole_percent
@@ -28,7 +28,7 @@ from packviz.draw.text import size as size
 from packviz.draw.text import table
 from packviz.ops import original
 
-_FORMULA_NODES = re.compile("PackPadded|PadPacked")
+_FORMULA_NODE_NAME = re.compile("PackPadded|PadPacked")
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class PassCounts(HasTable):
         groups: dict[str, list[Operator]] = {}
         for operator in self.operators:
             groups.setdefault(operator.name, []).append(operator)
-        name_sums = []
+        operator_sums = []
         for name, group in groups.items():
             _, *counts = zip(*group, strict=True)
-            name_sums.append(Operator(name, *map(sum, counts)))
-        return sorted(name_sums, key=lambda operator: -operator.bytes)
+            operator_sums.append(Operator(name, *map(sum, counts)))
+        return sorted(operator_sums, key=lambda operator: -operator.bytes)
 
     @property
     def table(self) -> Table:
@@ -108,7 +108,7 @@ class OperationCounts(HasText):
 
         It is `None` if there is no such formula.
         """
-        return next(filter(_FORMULA_NODES.search, self.node_names), None)
+        return next(filter(_FORMULA_NODE_NAME.search, self.node_names), None)
 
     @property
     def verdict(self) -> str:
@@ -130,7 +130,7 @@ class OperationCounts(HasText):
 
 
 @dataclass(frozen=True)
-class Profile(HasText):
+class PackPadCounts(HasText):
     """The counts of packing a batch and padding it again.
 
     Attributes:
@@ -149,10 +149,10 @@ class Profile(HasText):
         """Returns a description of the batch, and a table with a line for each pass."""
         layout = self.layout
         distinct = np.unique(layout.lengths).size
-        batch = f"{layout.batch_size} sequences of {layout.max_len} time steps"
-        batch += f", {self.features} features"
+        batch_text = f"{layout.batch_size} sequences of {layout.max_len} time steps"
+        batch_text += f", {self.features} features"
         return "\n".join(
-            [f"{batch}; distinct lengths: {distinct}", *_table_lines(self.pack, self.pad)]
+            [f"{batch_text}; distinct lengths: {distinct}", *_table_lines(self.pack, self.pad)]
         )
 
 
@@ -162,7 +162,7 @@ def count(
     *,
     enforce_sorted: bool = True,
     device: str | torch.device = "cpu",
-) -> Profile:
+) -> PackPadCounts:
     """Counts what torch does to pack a float32 batch and pad it again, forward and backward.
 
     Args:
@@ -197,7 +197,7 @@ def count(
         repacked = packed._replace(data=data)
         return original.pad_packed_sequence(repacked, total_length=layout.max_len)[0]
 
-    return Profile(
+    return PackPadCounts(
         layout, features, count_operation("pack", pack, x), count_operation("pad", pad, packed.data)
     )
 
@@ -220,16 +220,16 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Opera
     rnn.flatten_parameters()  # on CUDA, a copy's weights are scattered, and torch would warn
     weight = next(rnn.parameters())
     sizes = torch.tensor(layout.batch_sizes.tolist())
-    padded = Padded(layout.batch_size, layout.max_len, rnn.batch_first)
-    shape = (layout.n_real, rnn.input_size) if packed else padded.shape(rnn.input_size)
+    padded_shape = PaddedShape(layout.batch_size, layout.max_len, rnn.batch_first)
+    shape = (layout.n_real, rnn.input_size) if packed else padded_shape.shape(rnn.input_size)
     x = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
 
-    def run(x: Tensor) -> Tensor:
+    def run_rnn(x: Tensor) -> Tensor:
         output: Tensor | PackedSequence = rnn(PackedSequence(x, sizes) if packed else x)[0]
         return output if isinstance(output, Tensor) else output.data
 
     kind = "packed" if packed else "padded"
-    return count_operation(f"{kind} {type(rnn).__name__}", run, x)
+    return count_operation(f"{kind} {type(rnn).__name__}", run_rnn, x)
 
 
 def count_operation(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> OperationCounts:
@@ -249,12 +249,17 @@ def count_operation(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> O
 
 def _table_lines(*counts: OperationCounts) -> list[str]:
     rows = [["", "kernels", "nodes", "written"]]
-    for operation in counts:
-        forward = operation.forward
-        rows.append([operation.name, f"{forward.kernels:,}", "", size(forward.bytes)])
-        backward = operation.backward
-        nodes = f"{operation.nodes:,}"
+    for operation_counts in counts:
+        forward = operation_counts.forward
+        rows.append([operation_counts.name, f"{forward.kernels:,}", "", size(forward.bytes)])
+        backward = operation_counts.backward
+        nodes = f"{operation_counts.nodes:,}"
         rows.append(
-            [f"{operation.name}, backward", f"{backward.kernels:,}", nodes, size(backward.bytes)]
+            [
+                f"{operation_counts.name}, backward",
+                f"{backward.kernels:,}",
+                nodes,
+                size(backward.bytes),
+            ]
         )
     return table(rows, "<24>9>8>10")

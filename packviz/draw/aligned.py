@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packviz.core.layout import BoolArray, Layout, boolean_mask, host_array, is_mask, sequence_name
-from packviz.core.padded import batch_is_first, order
-from packviz.core.validation import one_of
+from packviz.core.layout import BoolArray, Layout, is_mask, read_mask, sequence_name, to_numpy
+from packviz.core.padded import dimension_order, resolve_batch_first
+from packviz.core.validation import require_one_of
 from packviz.draw import text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
@@ -67,15 +67,15 @@ class Aligned(Drawing):
                 the mask do not fit `x`; or `padding_side` is unknown, or is `"left"` although a
                 mask is given.
         """
-        one_of("padding_side", padding_side, ("right", "left"))
-        values = _padded_values(x, "x", batch_first)
+        require_one_of("padding_side", padding_side, ("right", "left"))
+        values = _read_padded(x, "x", batch_first)
         real = _real_mask(lengths, values.shape, batch_first, padding_side)
         labels = [[text.format_value(value) for value in row] for row in values.tolist()]
         if like is None:
             return cls(title, labels, real)
-        correct_values = _padded_values(like, "like", batch_first)
+        correct_values = _read_padded(like, "like", batch_first)
         if correct_values.shape != values.shape:
-            shapes = f"{host_array(x).shape}, got {host_array(like).shape}"
+            shapes = f"{to_numpy(x).shape}, got {to_numpy(like).shape}"
             raise ValueError(f"like must have the shape of x, {shapes}")
         both_nan = (values != values) & (correct_values != correct_values)
         return cls(title, labels, real, (values != correct_values) & ~both_nan)
@@ -93,14 +93,14 @@ class Aligned(Drawing):
         heading = self.title or "padded batch"
         if marks:
             heading += f" ({', '.join(marks)})"
-        return "\n".join([heading, *self._table.lines()])
+        return "\n".join([heading, *self._cell_table.lines()])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a row for each sequence."""
-        return self._table.sheet(theme, self.to_text())
+        return self._cell_table.sheet(theme, self.to_text())
 
     @property
-    def _table(self) -> CellTable:
+    def _cell_table(self) -> CellTable:
         wrong = self.wrong
         if wrong is None:
             wrong = np.zeros_like(self.real)
@@ -119,16 +119,16 @@ class Aligned(Drawing):
         return CellTable(self.title, names, step_names, rows)
 
 
-def _padded_values(x: object, name: str, batch_first: bool | None) -> np.ndarray:
+def _read_padded(x: object, name: str, batch_first: bool | None) -> np.ndarray:
     """Returns the values of a small padded batch, `(B, T)`."""
-    values = host_array(x)
+    values = to_numpy(x)
     shape = values.shape
     if values.ndim != 2:
-        expected = f"{order(batch_first, '')}, one number per cell"
+        expected = f"{dimension_order(batch_first, '')}, one number per cell"
         raise ValueError(f"{name} must be {expected}, got shape {shape}")
     if max(shape) > MAX_LISTED:
-        size_limit = f"{MAX_LISTED} sequences of {MAX_LISTED} time steps"
-        raise ValueError(f"{name} has shape {shape}; give at most {size_limit}")
+        size_limit_text = f"{MAX_LISTED} sequences of {MAX_LISTED} time steps"
+        raise ValueError(f"{name} has shape {shape}; give at most {size_limit_text}")
     return values if batch_first else values.T
 
 
@@ -137,7 +137,7 @@ def _real_mask(
 ) -> BoolArray:
     """Returns a mask that is True at the real cells, `(B, T)`."""
     if is_mask(lengths):
-        mask = boolean_mask(lengths)
+        mask = read_mask(lengths)
         if mask.shape != shape:
             mismatch = f"lengths is a mask of shape {mask.shape}, but x needs a mask (B, T)"
             raise ValueError(f"{mismatch}, of shape {shape}; does batch_first fit x?")
@@ -146,8 +146,8 @@ def _real_mask(
                 f"padding_side is {padding_side!r}, but a mask shows where the padding is:"
                 " leave padding_side out"
             )
-        batch_is_first(batch_first, shape)
+        resolve_batch_first(batch_first, shape)
         return mask
-    original_shape = shape if batch_first else shape[::-1]
-    mask = Layout.from_padded(original_shape, lengths, batch_first).mask
+    x_shape = shape if batch_first else shape[::-1]
+    mask = Layout.from_padded(x_shape, lengths, batch_first).mask
     return mask if padding_side == "right" else mask[:, ::-1]

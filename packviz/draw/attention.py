@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from packviz.core.layout import frozen, host_array
+from packviz.core.layout import make_read_only, to_numpy
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import RAMP
@@ -45,7 +45,7 @@ class Attention(Drawing):
         self.title = title
         self.maps = {}
         for name, weights in maps.items():
-            self.maps[name] = frozen(np.asarray(host_array(weights), float))
+            self.maps[name] = make_read_only(np.asarray(to_numpy(weights), float))
         shapes = sorted({weights.shape for weights in self.maps.values()})
         n_steps = shapes[0][0] if maps else 0
         if shapes != [(n_steps, n_steps)] or not 1 <= length <= n_steps <= MAX_LISTED:
@@ -59,29 +59,29 @@ class Attention(Drawing):
 
     def lost(self, name: str) -> list[float]:
         """Returns the total weight that each real query of the named method gives to padding."""
-        query_weights = self.maps[name][: self.length]
-        padding_weights = query_weights[:, self.length :]
-        lost: list[float] = padding_weights.sum(axis=1).tolist()
-        return lost
+        real_query_weights = self.maps[name][: self.length]
+        padding_weights = real_query_weights[:, self.length :]
+        lost_weights: list[float] = padding_weights.sum(axis=1).tolist()
+        return lost_weights
 
     def to_text(self) -> str:
         """Returns the weights that each real query gives to the keys, in percent."""
         n_steps = len(next(iter(self.maps.values())))
-        real_steps = with_noun(self.length, "real step")
-        lines = [f"{self.title}: {real_steps} of {n_steps}, a row per query, · marks padding"]
+        real_steps_text = with_noun(self.length, "real step")
+        lines = [f"{self.title}: {real_steps_text} of {n_steps}, a row per query, · marks padding"]
         for name in self.maps:
-            lines += ["", name, *self._table(name).lines()]
+            lines += ["", name, *self._cell_table(name).lines()]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws each map with padding hatched, and each row's weight on padding beside it."""
         sheet = Sheet(theme, self.to_text())
-        map_sheets = [self._table(name).sheet(theme) for name in self.maps]
+        map_sheets = [self._cell_table(name).sheet(theme) for name in self.maps]
         y = sheet.title(self.title)
         sheet.place(row(map_sheets, theme, 16, WIDTH), 0, y)
         return sheet
 
-    def _table(self, name: str) -> CellTable:
+    def _cell_table(self, name: str) -> CellTable:
         weights = self.maps[name][: self.length]
         shade_indices = np.digitize(weights, _SHADE_BOUNDS)
         rows = []
@@ -96,9 +96,12 @@ class Attention(Drawing):
                 cells.append(Cell(fill, label))
             rows.append(cells)
         numbers = []
-        for lost in self.lost(name):
-            numbers.append((lost, f"{100 * lost:3.0f} %"))
-        queries = [f"q {q}" for q in range(self.length)]
-        keys = [str(k) for k in range(weights.shape[1])]
-        max_lost = max(max(self.lost(other)) for other in self.maps)  # the maps share one scale
-        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, max_lost)
+        for lost_weight in self.lost(name):
+            numbers.append((lost_weight, f"{100 * lost_weight:3.0f} %"))
+        query_names = [f"q {q}" for q in range(self.length)]
+        key_names = [str(k) for k in range(weights.shape[1])]
+        # The maps share one scale.
+        max_lost_weight = max(max(self.lost(other)) for other in self.maps)
+        return CellTable(
+            name, query_names, key_names, rows, "key", "on padding", numbers, max_lost_weight
+        )

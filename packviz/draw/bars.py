@@ -80,7 +80,7 @@ class Bar:
     whisker: tuple[float, float] | None = None
 
     @property
-    def max_length(self) -> float:
+    def length_with_whisker(self) -> float:
         """The greatest length that the bar or its whisker reaches."""
         length = sum(length for length, _ in self.parts)
         return max(length, *(self.whisker or (0,)))
@@ -108,18 +108,18 @@ def draw_horizontal_bars(
         notes: lines of text below the bars.
     """
     sheet, top = _titled_sheet(title, theme, legend)
-    overlay = Sheet(theme)  # painted over the bars and the line
+    overlay_sheet = Sheet(theme)  # painted over the bars and the line
     background = sheet.colours.ground
     text_colour = sheet.colours.text
     bars = [bar for group in groups.values() for bar in group.values()]
     left = 24 + max_text_width(chain(*groups.values()))
     max_label_width = max_text_width(bar.label for bar in bars)
-    longest_bar = max((bar.max_length for bar in bars), default=0.0) or 1.0
+    longest_bar = max((bar.length_with_whisker for bar in bars), default=0.0) or 1.0
     scale = max(WIDTH - left - 40 - max_label_width, _MIN_LONGEST_BAR) / longest_bar
     line_x = math.nan if line_value is None else left + line_value * scale
     y = top
     for name, group in groups.items():
-        overlay.text(4, y + 17, name, bold=True, halo=background)
+        overlay_sheet.text(4, y + 17, name, bold=True, halo=background)
         y += _GROUP_NAME_HEIGHT if name else 0
         for bar_name, bar in group.items():
             sheet.text(left - 8, y + 14, bar_name, anchor="end")
@@ -131,24 +131,24 @@ def draw_horizontal_bars(
             if bar.whisker:
                 whisker_start, whisker_end = (left + end * scale for end in bar.whisker)
                 whisker_path = f"M{whisker_start} {y + 5}v10m0-5H{whisker_end}m0-5v10"
-                overlay.path(whisker_path, stroke=background, width=4)  # visible on any fill
-                overlay.path(whisker_path, stroke=text_colour, width=1.5)
-            x = left + bar.max_length * scale + 10
+                overlay_sheet.path(whisker_path, stroke=background, width=4)  # visible on any fill
+                overlay_sheet.path(whisker_path, stroke=text_colour, width=1.5)
+            x = left + bar.length_with_whisker * scale + 10
             if x - 8 < line_x < x + text_width(bar.label):
                 x = line_x + 8
-            overlay.text(x, y + 14, bar.label, halo=background)
+            overlay_sheet.text(x, y + 14, bar.label, halo=background)
             y += _ROW_HEIGHT
     sheet.start_layer()
     if line_value is not None:
         accent = sheet.colours.accent
         sheet.line([(line_x, top - 6), (line_x, y)], accent, dash="4 3")
-    sheet.place(overlay, 0, 0)
+    sheet.place(overlay_sheet, 0, 0)
     bottom = sheet.paragraph(y + 4, notes)
     sheet.size(max(WIDTH, sheet.width), bottom)
     return sheet
 
 
-def draw_totals(
+def draw_saving_bars(
     title: str,
     bars: Mapping[str, tuple[int, int]],
     theme: str,
@@ -171,8 +171,8 @@ def draw_totals(
     for name, (packed, saved) in bars.items():
         padded = packed + saved
         counts_text = f"{short_count(packed)} of {short_count(padded)}"
-        saved_share = percent(saved, padded)
-        label = f"{counts_text}: {saved_share} {meanings[2]}"
+        saved_percent = percent(saved, padded)
+        label = f"{counts_text}: {saved_percent} {meanings[2]}"
         parts = [(packed, SOLID_FILL), (saved, rest_fill)]
         group[name] = Bar(parts, label)
     legend = [(SOLID_FILL, meanings[0]), (rest_fill, meanings[1])]
@@ -207,17 +207,17 @@ def draw_step_bars(
         legend.append((HATCHED, meanings[1]))
     sheet, y = _titled_sheet(title, theme, legend)
     n_bars = len(packed)
-    max_padded = int(max(padded))
+    max_padded_count = int(max(padded))
     bar_pitch = (WIDTH - 130) / n_bars
-    scale = _MAX_BAR_HEIGHT / max(max_padded, 1)
+    scale = _MAX_BAR_HEIGHT / max(max_padded_count, 1)
     bottom = y + 2 + _MAX_BAR_HEIGHT
-    bar_edges: Sequence[int] = range(n_bars + 1)
+    run_bounds: Sequence[int] = range(n_bars + 1)
     gap = min(3.0, bar_pitch * 0.15)
     if n_bars > _MAX_SEPARATE_BARS:
-        changes = np.abs(np.diff(packed)) + np.abs(np.diff(padded))
-        bar_edges = [0, *np.flatnonzero(changes) + 1, n_bars]
+        height_changes = np.abs(np.diff(packed)) + np.abs(np.diff(padded))
+        run_bounds = [0, *np.flatnonzero(height_changes) + 1, n_bars]
         gap = 0.0
-    for start, end in pairwise(bar_edges):
+    for start, end in pairwise(run_bounds):
         x = _AXIS_WIDTH + start * bar_pitch + gap / 2
         width = (end - start) * bar_pitch - gap
         # The outline of a thin bar would hide its colour.
@@ -238,8 +238,8 @@ def draw_step_bars(
                 stroke=outline_colour,
             )
     sheet.line([(_AXIS_WIDTH, bottom), (WIDTH - 20, bottom)])
-    top = bottom - max_padded * scale
-    sheet.note(_AXIS_WIDTH - 8, top + 4, short_count(max_padded), "end")
+    top = bottom - max_padded_count * scale
+    sheet.note(_AXIS_WIDTH - 8, top + 4, short_count(max_padded_count), "end")
     sheet.note(_AXIS_WIDTH - 8, bottom + 4, "0", "end")
     sheet.note(_AXIS_WIDTH - 8, bottom + 18, axis_title, "end")
     bar_names = bar_names or [str(t) for t in range(n_bars)]

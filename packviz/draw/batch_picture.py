@@ -14,14 +14,14 @@ import numpy as np
 
 from packviz.draw import text
 from packviz.draw.grid import (
-    TOP,
+    TOP_MARGIN,
     Cell,
     Grid,
-    clip,
+    choose_row_stride,
     describe_stride,
     drop_overlapping,
     real_cells,
-    row_stride,
+    shorten_text,
 )
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, max_text_width, text_width
@@ -67,14 +67,14 @@ class BatchView(text.LabelledBatch):
         return text.is_small(self.layout)
 
     @cached_property
-    def row_stride(self) -> int:
+    def drawn_row_stride(self) -> int:
         """One in this many sequences is drawn."""
-        return row_stride(self.layout.batch_size, _MAX_ROWS)
+        return choose_row_stride(self.layout.batch_size, _MAX_ROWS)
 
     @property
     def drawn_indices(self) -> range:
         """The indices of the sequences that are drawn."""
-        return range(0, self.layout.batch_size, self.row_stride)
+        return range(0, self.layout.batch_size, self.drawn_row_stride)
 
     @cached_property
     def data_title(self) -> str:
@@ -88,11 +88,11 @@ class BatchView(text.LabelledBatch):
 
     def short_name(self, b: int) -> str:
         """Returns the name of a sequence, shortened if it is long."""
-        return clip(self.name(b), _MAX_NAME_WIDTH, 13)
+        return shorten_text(self.name(b), _MAX_NAME_WIDTH, 13)
 
     def short_label(self, b: int, t: int, width: float, font_size: int) -> str:
         """Returns the label of a cell, shortened to the width of the cell in px."""
-        return clip(self.label(b, t), width - 4, font_size)
+        return shorten_text(self.label(b, t), width - 4, font_size)
 
     def max_label_width(self, font_size: int) -> float:
         """Returns the width, in px, of the longest label of a cell."""
@@ -106,7 +106,7 @@ class BatchView(text.LabelledBatch):
 
 
 @dataclass(frozen=True)
-class _DataPlaces:
+class _DataGeometry:
     """The places of the rows of data on a sheet.
 
     Attributes:
@@ -135,12 +135,12 @@ def draw(view: BatchView, theme: str) -> Sheet:
         ValueError: the theme is unknown.
     """
     sheet = Sheet(theme, text.summary(view.layout))
-    is_whole = view.part == WHOLE_BATCH
-    parts = text.BATCH_PARTS if is_whole else (view.part,)
+    is_whole_batch = view.part == WHOLE_BATCH
+    parts = text.BATCH_PARTS if is_whole_batch else (view.part,)
     y = 0.0
     padded_grid, steps_grid = _place_grids(view, sheet)
     width = 20 + max(540, steps_grid.right, _steps_title_x(steps_grid) + text_width(_STEPS_TITLE))
-    data_places = _place_data(view, padded_grid, steps_grid, width)
+    data_geometry = _compute_data_geometry(view, padded_grid, steps_grid, width)
     if PADDED in parts:
         _draw_padded(view, padded_grid)
         y = padded_grid.bottom + 6
@@ -148,25 +148,25 @@ def draw(view: BatchView, theme: str) -> Sheet:
         _draw_packed_steps(view, padded_grid, steps_grid)
         y = steps_grid.bottom + 22
     if PACKED_DATA in parts:
-        has_connectors = is_whole and data_places.fits_one_line
-        y = _draw_data_panel(data_places, y, steps_grid if has_connectors else None)
-    if view.flat and view.is_small and data_places.fits_one_line:
-        y = _draw_flat_rows(data_places, y - 8)
+        has_connectors = is_whole_batch and data_geometry.fits_one_line
+        y = _draw_data_panel(data_geometry, y, steps_grid if has_connectors else None)
+    if view.flat and view.is_small and data_geometry.fits_one_line:
+        y = _draw_flat_rows(data_geometry, y - 8)
     elif view.flat:
-        y = _draw_data_panel(data_places, y + 8, flat=True)
-    steps_are_beside = padded_grid.left < steps_grid.left and not padded_grid.has_low_rows
+        y = _draw_data_panel(data_geometry, y + 8, flat=True)
+    has_room_for_indices = padded_grid.left < steps_grid.left and not padded_grid.has_low_rows
     notes: list[str] = []
-    if view.indices and not steps_are_beside:
+    if view.indices and not has_room_for_indices:
         notes += text.indices(view.layout)
-    if view.row_stride > 1 and view.part != PACKED_DATA:
-        notes.append(describe_stride(view.row_stride, view.layout.batch_size))
-    min_group_width = data_places.row_width * view.layout.batch_sizes.min()
+    if view.drawn_row_stride > 1 and view.part != PACKED_DATA:
+        notes.append(describe_stride(view.drawn_row_stride, view.layout.batch_size))
+    min_group_width = data_geometry.row_width * view.layout.batch_sizes.min()
     if min_group_width < 1 and PACKED_DATA in parts:
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
     y = sheet.paragraph(y, notes)
-    if is_whole and view.is_small:
+    if is_whole_batch and view.is_small:
         width = max(width, sheet.width - 4)
-    if is_whole or (view.part == PACKED_DATA and not view.is_small):
+    if is_whole_batch or (view.part == PACKED_DATA and not view.is_small):
         sheet.size(width, y + 6)  # the last bars may reach beyond it
     return sheet
 
@@ -192,31 +192,31 @@ def _place_grids(view: BatchView, sheet: Sheet) -> tuple[Grid, Grid]:
             panel_gap = _PANEL_GAP_WITH_INDICES
     # Two grids share a line if their cells can be so narrow that both fit, and no value is cut.
     max_cell_width = (WIDTH - 20 - left - panel_gap - names_width) / 2 / n_columns
-    max_width_alone = (WIDTH - 24 - left) / n_columns
+    max_cell_width_alone = (WIDTH - 24 - left) / n_columns
     if view.part != WHOLE_BATCH:
-        max_cell_width = max_width_alone
+        max_cell_width = max_cell_width_alone
     cell_width = min(24.0, max_cell_width)
     if view.is_small:
-        min_width = 26.0
+        min_cell_width = 26.0
         if n_columns <= 10:
-            min_width = 36.0
+            min_cell_width = 36.0
             font_size = 13
         label_width = view.max_label_width(font_size)
-        max_width = max(max_cell_width, min(26.0, max_width_alone))
-        if view.labels and 4 + label_width > max_width:
-            max_width = max_width_alone
-        cell_width = min(max(min_width, 8 + label_width), 100.0, max_width)
+        cell_width_limit = max(max_cell_width, min(26.0, max_cell_width_alone))
+        if view.labels and 4 + label_width > cell_width_limit:
+            cell_width_limit = max_cell_width_alone
+        cell_width = min(max(min_cell_width, 8 + label_width), 100.0, cell_width_limit)
     grid = Grid(sheet, n_rows, n_columns, cell_width, row_height, size=font_size)
     n_steps = view.layout.batch_sizes.size
     width = n_columns * cell_width
-    steps_left = max(left + width + panel_gap + names_width, 16 + text_width(view.data_title))
-    if view.part == PACKED or steps_left + width > WIDTH:
-        steps_top = TOP
+    steps_grid_left = max(left + width + panel_gap + names_width, 16 + text_width(view.data_title))
+    if view.part == PACKED or steps_grid_left + width > WIDTH:
+        steps_grid_top = TOP_MARGIN
         if view.part == WHOLE_BATCH:
-            steps_top += grid.bottom + 14
+            steps_grid_top += grid.bottom + 14
         grid = replace(grid, left=max(left, _STEPS_LEFT_MARGIN))
-        return grid, replace(grid, top=steps_top, columns=n_steps)
-    return replace(grid, left=left), replace(grid, left=steps_left, columns=n_steps)
+        return grid, replace(grid, top=steps_grid_top, columns=n_steps)
+    return replace(grid, left=left), replace(grid, left=steps_grid_left, columns=n_steps)
 
 
 def _steps_title_x(steps_grid: Grid) -> float:
@@ -224,27 +224,30 @@ def _steps_title_x(steps_grid: Grid) -> float:
     return min(steps_grid.left, WIDTH - 20 - text_width(_STEPS_TITLE))
 
 
-def _place_data(view: BatchView, padded_grid: Grid, steps_grid: Grid, width: float) -> _DataPlaces:
+def _compute_data_geometry(
+    view: BatchView, padded_grid: Grid, steps_grid: Grid, width: float
+) -> _DataGeometry:
     """Returns the places of the rows of data."""
     n_real = view.layout.n_real
     if not view.is_small:
-        return _DataPlaces(view, padded_grid.sheet, (width - 8) / n_real)
+        return _DataGeometry(view, padded_grid.sheet, (width - 8) / n_real)
     # Without gaps, a row with the same place in both orders is exactly below itself.
     gap = 0.0 if view.flat else _GROUP_GAP
     gaps_width = gap * (steps_grid.columns - 1)
-    line_width = WIDTH - 4
-    row_width = max((line_width - 4 - gaps_width) / n_real, 4 + view.max_label_width(12))
+    available_width = WIDTH - 4
+    row_width = max((available_width - 4 - gaps_width) / n_real, 4 + view.max_label_width(12))
     row_width = min(padded_grid.cell_width, row_width)
     fits_one_line = (
-        padded_grid.left != steps_grid.left and gaps_width + n_real * row_width <= line_width
+        padded_grid.left != steps_grid.left and gaps_width + n_real * row_width <= available_width
     )
     if not fits_one_line:
         gap = _GROUP_GAP
         # The longest group fits on a line.
         row_width = min(
-            padded_grid.cell_width, line_width / max(view.layout.batch_size, view.layout.max_len)
+            padded_grid.cell_width,
+            available_width / max(view.layout.batch_size, view.layout.max_len),
         )
-    return _DataPlaces(view, padded_grid.sheet, row_width, gap, fits_one_line)
+    return _DataGeometry(view, padded_grid.sheet, row_width, gap, fits_one_line)
 
 
 # The panels.
@@ -269,7 +272,7 @@ def _draw_packed_steps(view: BatchView, padded_grid: Grid, steps_grid: Grid) -> 
     sheet = steps_grid.sheet
     label_y = steps_grid.bottom + 16
     batch_sizes = view.layout.batch_sizes
-    order = view.layout.sorted_indices[:: view.row_stride].tolist()
+    order = view.layout.sorted_indices[:: view.drawn_row_stride].tolist()
     sheet.text(_steps_title_x(steps_grid), steps_grid.top - 30, _STEPS_TITLE, bold=True)
     _draw_cells(view, steps_grid, order)
     if steps_grid.left == padded_grid.left:
@@ -334,7 +337,7 @@ def _draw_sort_lines(
         start += 28
         end -= 28
     for rank, b in enumerate(order):
-        row = b // view.row_stride
+        row = b // view.drawn_row_stride
         line_start = (start, padded_grid.y(row + 0.5))
         line_end = (end, padded_grid.y(rank + 0.5))
         sheet.curve(line_start, line_end, sequence_colour(b))
@@ -347,12 +350,12 @@ def _draw_sort_lines(
 
 
 def _draw_data_panel(
-    data_places: _DataPlaces, top: float, steps_grid: Grid | None = None, flat: bool = False
+    data_geometry: _DataGeometry, top: float, steps_grid: Grid | None = None, flat: bool = False
 ) -> float:
     """Draws the rows of data in groups: the rows of each time step, or of each sequence.
 
     Args:
-        data_places: the places of the rows.
+        data_geometry: the places of the rows.
         top: the y-coordinate to begin at.
         steps_grid: the grid of packed steps; a line connects each of its columns to the column's
             rows. If it is `None`, each group has its name above it instead.
@@ -361,16 +364,16 @@ def _draw_data_panel(
     Returns:
         The y-coordinate below the rows.
     """
-    view = data_places.view
-    sheet = data_places.sheet
+    view = data_geometry.view
+    sheet = data_geometry.sheet
     title = view.data_title
     y = top + (45 if view.is_small else 22)
     if steps_grid:
         y = top + _CONNECTOR_HEIGHT + 8
     if flat:
-        title = text.flat(view.layout)
+        title = text.flat_rows_title(view.layout)
     sheet.text(4, top + 14, title, bold=True)
-    groups = _draw_data_groups(data_places, y, flat)
+    groups = _draw_data_groups(data_geometry, y, flat)
     if view.is_small:
         y = groups[-1][2]
     if steps_grid:
@@ -390,15 +393,15 @@ def _draw_data_panel(
 
 
 def _draw_data_groups(
-    data_places: _DataPlaces, y: float, flat: bool
+    data_geometry: _DataGeometry, y: float, flat: bool
 ) -> list[tuple[float, float, float]]:
     """Draws the rows of data: the rows of each time step, or of each sequence if `flat` is true.
 
     Returns:
         The left end, the right end and the y-coordinate of each group of rows.
     """
-    view = data_places.view
-    sheet = data_places.sheet
+    view = data_geometry.view
+    sheet = data_geometry.sheet
     layout = view.layout
     colours = sheet.colours
     groups = []
@@ -408,50 +411,50 @@ def _draw_data_groups(
     if view.is_small:
         cells = np.argwhere(layout.mask) if flat else layout.source
     else:
-        width = layout.n_real * data_places.row_width
+        width = layout.n_real * data_geometry.row_width
         sheet.box(x, y, width, _DATA_ROW_HEIGHT, colours.padding, outline_width=1)
     for i, group_size in enumerate(group_sizes):
-        right = x + group_size * data_places.row_width
-        if right > WIDTH - 4 and not data_places.fits_one_line:
+        right = x + group_size * data_geometry.row_width
+        if right > WIDTH - 4 and not data_geometry.fits_one_line:
             right = right - x + 4.0
             x = 4.0
             y += 54
         if view.is_small:
             left = x
             for b, t in cells[group_ends[i] - group_size : group_ends[i]].tolist():
-                label = view.short_label(b, t, data_places.row_width, 12)
+                label = view.short_label(b, t, data_geometry.row_width, 12)
                 sheet.cell(
-                    left, y, data_places.row_width, _DATA_ROW_HEIGHT, sequence_colour(b), label
+                    left, y, data_geometry.row_width, _DATA_ROW_HEIGHT, sequence_colour(b), label
                 )
-                left += data_places.row_width
+                left += data_geometry.row_width
         elif i % 2 and right - x >= 1:
             sheet.box(x, y, right - x, _DATA_ROW_HEIGHT, colours.hatch, stroke="")
         groups.append((x, right, y))
-        x = right + data_places.gap
+        x = right + data_geometry.gap
     return groups
 
 
-def _draw_flat_rows(data_places: _DataPlaces, top: float) -> float:
+def _draw_flat_rows(data_geometry: _DataGeometry, top: float) -> float:
     """Draws the flat rows, with a line to each from its packed row, which ends at `top`.
 
     Returns the y-coordinate below the flat rows.
     """
-    sheet = data_places.sheet
-    layout = data_places.view.layout
+    sheet = data_geometry.sheet
+    layout = data_geometry.view.layout
     y = top + _CONNECTOR_HEIGHT
     for packed_row, flat_row in enumerate(layout.flat_rows):
-        packed_x = 4 + (packed_row + 0.5) * data_places.row_width
-        flat_x = 4 + (flat_row + 0.5) * data_places.row_width
+        packed_x = 4 + (packed_row + 0.5) * data_geometry.row_width
+        flat_x = 4 + (flat_row + 0.5) * data_geometry.row_width
         colour = sequence_colour(layout.source[packed_row, 0])
         sheet.curve((packed_x, top), (flat_x, y), colour, width=2, is_vertical=True)
-    groups = _draw_data_groups(data_places, y, flat=True)
+    groups = _draw_data_groups(data_geometry, y, flat=True)
     starts = list(map(str, layout.starts))
     right = groups[-1][1]
     start_xs = [left for left, _, _ in groups] + [right]
     for x, label in drop_overlapping([*zip(start_xs, starts, strict=True)]):
         sheet.note(x, y + 37, label, "middle")
     sheet.note(right + text_width(starts[-1]), y + 37, "starts")
-    sheet.text(4, y + 55, text.flat(layout), bold=True)
+    sheet.text(4, y + 55, text.flat_rows_title(layout), bold=True)
     return y + 68
 
 

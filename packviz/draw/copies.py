@@ -49,9 +49,9 @@ class BackwardCopies(Drawing):
 
     def summary(self) -> str:
         """Returns the counts in a sentence."""
-        distinct_lengths = with_noun(len(self.written), "distinct length")
+        lengths_text = with_noun(len(self.written), "distinct length")
         return (
-            f"With {distinct_lengths}, pad's backward pass writes {self.total:,} cells to hand back"
+            f"With {lengths_text}, pad's backward pass writes {self.total:,} cells to hand back"
             f" {self.layout.n_real:,} gradients. Padding by one index writes"
             f" {self.n_written_by_index:,}."
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Numbers = Sequence[float]
 
-COLOURS = (*METHODS.values(), REAL)
+METHOD_COLOURS = (*METHODS.values(), REAL)
 """The colours of the methods, in order, and a last one for curves without a method. Further curves
 repeat them."""
 
@@ -123,7 +123,7 @@ class Axes:
         """Returns the y-coordinate, in px, of a number on the vertical axis."""
         return self.bottom - self.y_axis.fraction(value) * self.height
 
-    def points(self, x: Numbers, y: Numbers) -> list[Point]:
+    def px_points(self, x: Numbers, y: Numbers) -> list[Point]:
         """Converts points from the units of the axes to px."""
         return [*zip(map(self.x, x), map(self.y, y), strict=True)]
 
@@ -202,10 +202,12 @@ def log_ticks(minimum: float, maximum: float) -> list[float]:
         return ROUND_NUMBERS[first : last + 1]
     minimum = ROUND_NUMBERS[first]
     maximum = ROUND_NUMBERS[last]
-    min_ratio = (maximum / minimum) ** 0.07
+    min_tick_ratio = (maximum / minimum) ** 0.07
     powers_of_ten = ROUND_NUMBERS[::3]
     inner_ticks = [
-        power for power in powers_of_ten if minimum * min_ratio < power < maximum / min_ratio
+        power
+        for power in powers_of_ten
+        if minimum * min_tick_ratio < power < maximum / min_tick_ratio
     ]
     return [minimum, *inner_ticks, maximum]
 
@@ -275,7 +277,7 @@ class Curve:
     @property
     def colour(self) -> str:
         """The colour of the line and the markers."""
-        return COLOURS[self.method_index % len(COLOURS)]
+        return METHOD_COLOURS[self.method_index % len(METHOD_COLOURS)]
 
     @property
     def marker_name(self) -> str:
@@ -353,7 +355,7 @@ class Plot:
         axes.draw_y_axis(self.title, self.y)
         axes.draw_x_axis(x_title)
         for line in self.guide_lines.values():
-            points = axes.points(*zip(*line, strict=True))
+            points = axes.px_points(*zip(*line, strict=True))
             sheet.line(points, sheet.colours.muted)
         for curve in self.curves:
             self._draw_curve(axes, curve)
@@ -363,7 +365,7 @@ class Plot:
         """Draws a curve with its quartiles and its markers."""
         sheet = axes.sheet
         line = sheet.colours.line
-        points = axes.points(curve.x, curve.y)
+        points = axes.px_points(curve.x, curve.y)
         sheet.start_layer()
         for (x, _), lower_quartile, upper_quartile in zip(
             points, curve.lower_quartiles, curve.upper_quartiles, strict=False
@@ -376,9 +378,9 @@ class Plot:
         sheet.line(points, curve.colour, width=2.6, dash=curve.dash, outlined=True)
         fill = sheet.colours.ground if curve.hollow else curve.colour
         # On a logarithmic axis, markers at all sizes might cover each other.
-        marked_sizes = {*axes.x_axis.ticks, curve.x[-1]}
+        sizes_with_markers = {*axes.x_axis.ticks, curve.x[-1]}
         for point, size in zip(points, curve.x, strict=True):
-            if size in marked_sizes or not axes.x_axis.is_log:
+            if size in sizes_with_markers or not axes.x_axis.is_log:
                 draw_marker(sheet, point, MARKER_PATHS[curve.marker_name], fill, line)
 
 
@@ -456,6 +458,6 @@ class Sweep(Drawing):
 
     def chart(self) -> Chart:
         """Returns logarithmic plots with one unit as a plotly chart."""
-        from packviz.draw.figures import times_by_size  # noqa: PLC0415
+        from packviz.draw.figures import plotly_chart  # noqa: PLC0415
 
-        return times_by_size(self)
+        return plotly_chart(self)

@@ -10,7 +10,14 @@ from functools import cached_property
 import numpy as np
 
 from packviz.core.layout import BoolArray, IntArray
-from packviz.draw.grid import LEFT, ROW_HEIGHT, Cell, CellTable, join_equal_cells, row_stride
+from packviz.draw.grid import (
+    LEFT_MARGIN,
+    ROW_HEIGHT,
+    Cell,
+    CellTable,
+    choose_row_stride,
+    join_equal_cells,
+)
 from packviz.draw.palette import DIFFERENCE_FILLS, THEMES
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import MAX_LISTED, format_share, short_share, table
@@ -56,15 +63,15 @@ class Differences:
         for r, name in enumerate(self.rows):
             cells = []
             for c, differs in enumerate(self.differs[r]):
-                cell = format_share(self.shares[r, c]) if differs else "="
+                cell = format_share(self.relative_differences[r, c]) if differs else "="
                 if self.is_padding[r, c]:
                     cell = f"[{cell}]"
                 cells.append(cell)
             rows.append([name, *cells])
-        column_width = max(7, *map(len, self.columns))
+        chars_per_column = max(7, *map(len, self.columns))
         padding = "" if self.padding is None else ", [ ] padding"
         heading = f"{self.title}  (in % of the row's largest packed value; = agrees{padding})"
-        return [heading, *table(rows, f" >2 >{column_width}")]
+        return [heading, *table(rows, f" >2 >{chars_per_column}")]
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the grid.
@@ -77,13 +84,13 @@ class Differences:
         row_height = ROW_HEIGHT
         title = self.title
         is_small = max(n_rows, n_columns) <= MAX_LISTED
-        row_step = row_stride(n_rows, _MAX_ROWS_HEIGHT)
-        drawn_rows = range(0, n_rows, row_step)
+        drawn_row_stride = choose_row_stride(n_rows, _MAX_ROWS_HEIGHT)
+        drawn_rows = range(0, n_rows, drawn_row_stride)
         if not is_small:
-            cell_width = min(_MAX_CELL_SIZE, (WIDTH - LEFT - 8) / n_columns)
+            cell_width = min(_MAX_CELL_SIZE, (WIDTH - LEFT_MARGIN - 8) / n_columns)
             row_height = min(_MAX_CELL_SIZE, _MAX_ROWS_HEIGHT / len(drawn_rows))
-        if row_step > 1:
-            title += f", one in {row_step} of {n_rows:,} rows"
+        if drawn_row_stride > 1:
+            title += f", one in {drawn_row_stride} of {n_rows:,} rows"
         names = [self.rows[r] for r in drawn_rows]
         background = THEMES[theme].ground
         cells = [self._row_cells(r, is_small, background) for r in drawn_rows]
@@ -108,11 +115,11 @@ class Differences:
             fill = DIFFERENCE_FILLS[shade_index] if shade_index >= 0 else background
             label = "" if is_padding else "="
             if self.differs[r, c]:
-                label = short_share(self.shares[r, c])
+                label = short_share(self.relative_differences[r, c])
             if is_padding:
                 fill = HATCHED
-            is_marked = bool(shade_index >= 0)
-            cells.append(Cell(fill, label if is_small else "", bold=is_marked))
+            is_shaded = bool(shade_index >= 0)
+            cells.append(Cell(fill, label if is_small else "", bold=is_shaded))
         if is_small:
             return cells
         return join_equal_cells(cells)
@@ -123,19 +130,19 @@ class Differences:
         return np.zeros_like(self.differs) if self.padding is None else self.padding
 
     @cached_property
-    def shares(self) -> np.ndarray:
+    def relative_differences(self) -> np.ndarray:
         """`(R, C)` The differences, each as a share of the largest packed value in its row."""
         values = self.values
         scale = np.broadcast_to(self.scale, len(self.rows))
         scale = scale[:, None]
-        shares = np.where(np.isnan(values), math.nan, math.inf)  # if the scale is 0
-        np.divide(values, scale, out=shares, where=scale != 0)
-        return shares
+        relative_differences = np.where(np.isnan(values), math.nan, math.inf)  # if the scale is 0
+        np.divide(values, scale, out=relative_differences, where=scale != 0)
+        return relative_differences
 
     @cached_property
     def shade_indices(self) -> IntArray:
         """`(R, C)` The index of each cell's fill in `DIFFERENCE_FILLS`; -1 if it has none."""
-        shade_indices: IntArray = np.digitize(self.shares, (0.01, 0.1), right=True)
+        shade_indices: IntArray = np.digitize(self.relative_differences, (0.01, 0.1), right=True)
         shade_indices[~np.isfinite(self.values)] = 3
         shade_indices[~self.differs] = -1
         shade_indices[self.is_padding] = -1
@@ -156,8 +163,8 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
     y = sheet.title(title)
     sheet.place(grids_sheet, 0, y + 8)
     y = sheet.height + 4
-    other_fills = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
-    x = sheet.legend(y, other_fills)
+    other_legend_entries = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
+    x = sheet.legend(y, other_legend_entries)
     sheet.text(x, y + 10, explanation)
     sheet.legend(y + 20, zip(DIFFERENCE_FILLS, FILL_MEANINGS, strict=True))
     sheet.size(max(WIDTH, grids_sheet.width), y + 46)

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
 from packviz.core.layout import IntArray, Layout, sequence_name
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import ROW_HEIGHT, Cell, Grid, describe_stride, row_stride
+from packviz.draw.grid import ROW_HEIGHT, Cell, Grid, choose_row_stride, describe_stride
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, text_width
 from packviz.draw.text import MAX_LISTED, percent, table, with_noun
@@ -40,7 +40,7 @@ _MAX_ROWS_HEIGHT = 260  # the largest height of all rows
 _MAX_GRID_SIDE = 194.0  # the largest side of a grid of scores
 _STRIP_WIDTH = 18.0  # the strips of documents at the top and at the left of a grid
 _GRID_GAP = 14.0  # the space between two grids
-_MIN_SCORE_SIZE = 4.0  # scores that are smaller are drawn in runs
+_MIN_SEPARATE_SCORE_SIZE = 4.0  # scores that are smaller are drawn in runs
 
 
 class _Piece(NamedTuple):
@@ -87,8 +87,8 @@ class Scores(Drawing):
                 cuts documents; `row_size` is less than 1; or the strategy or the mask is unknown.
         """
         layout = Layout(lengths)
-        one_of("strategy", strategy, FILLS)
-        one_of("mask", mask, MASKS)
+        require_one_of("strategy", strategy, FILLS)
+        require_one_of("mask", mask, MASKS)
         if row_size is None and strategy == PADDED:
             row_size = layout.max_len
         elif row_size is None:
@@ -160,10 +160,10 @@ class Scores(Drawing):
         if self.strategy == CUT:
             summary += f" Cut documents: {self.cut:,} of {n_documents:,}."
         scores_text = with_noun(self.computed, "score")
-        n_padded_scores = n_documents * self._n_scores(self.layout.max_len)
+        n_scores_if_padded = n_documents * self._n_scores(self.layout.max_len)
         summary += f" Attention computes {scores_text}: {self.needed:,} needed,"
         summary += f" {self.cross_document:,} across documents, {self.wasted:,} wasted."
-        return f"{summary} In a padded batch, it computes {n_padded_scores:,}."
+        return f"{summary} In a padded batch, it computes {n_scores_if_padded:,}."
 
     def to_text(self) -> str:
         """Returns the counts, some of the rows and, if the rows are short, grids of scores."""
@@ -171,18 +171,18 @@ class Scores(Drawing):
         for i, row in enumerate(self.rows):
             n_real = _n_real_steps(row)
             padding = f"{self.row_size - n_real} padding,"
-            needed = f"{self._n_needed_scores(row):,} needed:"
+            needed_text = f"{self._n_needed_scores(row):,} needed:"
             pieces = [f"{sequence_name(b)}[{first}:{first + size}]" for b, first, size in row]
-            rows.append([f"row {i}", f"{n_real} real,", padding, needed, " ".join(pieces)])
+            rows.append([f"row {i}", f"{n_real} real,", padding, needed_text, " ".join(pieces)])
         if len(rows) > MAX_LISTED:
             rows[8:-3] = [["…"]]
         lines = [self.summary(), "", *table(rows, "<  > > >  <")]
-        legend_entries = ["# needed"]
+        legend_texts = ["# needed"]
         if self.cross_document:
-            legend_entries.append("x another document's")
+            legend_texts.append("x another document's")
         if self.wasted:
-            legend_entries.append("· wasted")
-        legend_text = ", ".join(legend_entries)
+            legend_texts.append("· wasted")
+        legend_text = ", ".join(legend_texts)
         if self.row_size > MAX_LISTED:
             return "\n".join(lines)
         for i, row in enumerate(self.rows[:_MAX_GRIDS]):
@@ -217,14 +217,14 @@ class Scores(Drawing):
             sheet.text(x, y - _STRIP_WIDTH - 20, f"row {i}", bold=True)
             self._draw_scores(sheet, row, x, y, grid_side)
             x += grid_side + _STRIP_WIDTH + _GRID_GAP
-        sheet.legend(y + grid_side + 12, self._legend(sheet))
+        sheet.legend(y + grid_side + 12, self._legend_entries(sheet))
         note = "In a grid, each line is a query, and each column is a key."
         if n_rows > _MAX_GRIDS:
             note += f" The grids show the first {_MAX_GRIDS} of {n_rows:,} rows."
         notes = [note]
-        row_step = row_stride(n_rows, _MAX_ROWS_HEIGHT)
-        if row_step > 1:
-            notes.append(describe_stride(row_step, n_rows, "rows"))
+        drawn_row_stride = choose_row_stride(n_rows, _MAX_ROWS_HEIGHT)
+        if drawn_row_stride > 1:
+            notes.append(describe_stride(drawn_row_stride, n_rows, "rows"))
         y += grid_side + 30
         y = sheet.paragraph(y, notes)
         sheet.size(WIDTH, y + 4)
@@ -232,15 +232,15 @@ class Scores(Drawing):
 
     def _draw_rows(self, sheet: Sheet, y: float) -> float:
         """Draws the contents of each row, and returns the y-coordinate below the rows."""
-        row_step = row_stride(len(self.rows), _MAX_ROWS_HEIGHT)
-        rows = self.rows[::row_step]
+        drawn_row_stride = choose_row_stride(len(self.rows), _MAX_ROWS_HEIGHT)
+        rows = self.rows[::drawn_row_stride]
         cell_width = min(36.0, (WIDTH - _LEFT_MARGIN - 8) / self.row_size)
         row_height = min(ROW_HEIGHT, _MAX_ROWS_HEIGHT / len(rows))
         grid = Grid(sheet, len(rows), self.row_size, cell_width, row_height, _LEFT_MARGIN, y)
         row_names = []
         cell_rows = []
         for i, row in enumerate(rows):
-            row_names.append(f"row {i * row_step}")
+            row_names.append(f"row {i * drawn_row_stride}")
             cells = []
             for piece in row:
                 cells += _piece_cells(piece, grid)
@@ -265,16 +265,16 @@ class Scores(Drawing):
         )  # lines are at least 2 px high
         height = grid_side / queries.size
         grid = Grid(sheet, queries.size, n_steps, score_width, height, x, y)
-        fills = {"#": REAL, "x": colours.wrong, "·": HATCHED}
+        fill_by_kind = {"#": REAL, "x": colours.wrong, "·": HATCHED}
         cell_rows = []
         for score_kinds in self._score_kinds(row, queries):
             run_starts = np.arange(1, n_steps)
-            if score_width < _MIN_SCORE_SIZE:
+            if score_width < _MIN_SEPARATE_SCORE_SIZE:
                 run_starts = 1 + np.flatnonzero(score_kinds[1:] != score_kinds[:-1])
             cells = []
             for first, end in pairwise([0, *run_starts.tolist(), n_steps]):
-                if score_kinds[first] in fills:
-                    cells.append(Cell(fills[score_kinds[first]], span=end - first))
+                if score_kinds[first] in fill_by_kind:
+                    cells.append(Cell(fill_by_kind[score_kinds[first]], span=end - first))
             cell_rows.append(cells)
         grid.draw(cell_rows)
         start = 0.0
@@ -292,16 +292,16 @@ class Scores(Drawing):
             if strip_length >= 12 and self.cross_document:
                 piece_middles.append(start + strip_length / 2)
             start += strip_length
-        for key, query in permutations(piece_middles, 2):
-            if query > key or not self.is_causal:
-                label_x = x + key
-                label_y = y + query + 4
+        for key_middle, query_middle in permutations(piece_middles, 2):
+            if query_middle > key_middle or not self.is_causal:
+                label_x = x + key_middle
+                label_y = y + query_middle + 4
                 background = colours.ground
                 sheet.text(
                     label_x, label_y, "✗", anchor="middle", bold=True, text_colour=background
                 )
 
-    def _legend(self, sheet: Sheet) -> list[tuple[str, str]]:
+    def _legend_entries(self, sheet: Sheet) -> list[tuple[str, str]]:
         """Returns the fills of scores, each with its meaning."""
         reasons = []
         entries = [(REAL, "needed")]

@@ -93,7 +93,7 @@ class Drawing(HasText):
             title = words.partition("\n")[0]
             return _PAGE_HTML.format(title=title, svg=self.to_svg(theme), words=words)
 
-        util.write(
+        util.write_file(
             path,
             {
                 ".svg": lambda: self._file_svg(theme),

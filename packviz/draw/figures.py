@@ -20,7 +20,7 @@ from plotly.subplots import make_subplots
 
 from packviz.core.util import HasText
 from packviz.draw import theme
-from packviz.draw.curves import COLOURS, DASHES, MARKER_NAMES, spread_labels
+from packviz.draw.curves import DASHES, MARKER_NAMES, METHOD_COLOURS, spread_labels
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCE_FILLS
 from packviz.draw.sheet import WIDTH, max_text_width, text_width
 
@@ -59,7 +59,7 @@ _TITLE_STYLE = {
     "yref": "container",
     "pad": {"l": 4, "t": 5},
 }
-_NAME_STYLE = {
+_CURVE_NAME_STYLE = {
     "xanchor": "left",
     "xshift": 6,
     "showarrow": False,
@@ -148,7 +148,7 @@ class Chart(HasText):
         """
         known_names = {"", *(trace.name for trace in self.figure.data)}
         marker_name = MARKER_NAMES[marker_index % len(MARKER_NAMES)]
-        colour = COLOURS[marker_index % len(COLOURS)]
+        colour = METHOD_COLOURS[marker_index % len(METHOD_COLOURS)]
         outline_style = {"color": LIGHT.line, "width": 1}
         default_marker = {"symbol": marker_name, "size": 8, "color": colour, "line": outline_style}
         points = go.Scatter(x=_round_values(x), y=_round_values(y), mode="markers")
@@ -265,7 +265,7 @@ def empty_chart(
     return Chart(figure, words)
 
 
-def times_by_size(sweep: Sweep) -> Chart:
+def plotly_chart(sweep: Sweep) -> Chart:
     """Draws the plots of a sweep as an interactive chart, with quartiles as whiskers.
 
     All plots are logarithmic and have the same unit, so they share their vertical axis.
@@ -279,12 +279,12 @@ def times_by_size(sweep: Sweep) -> Chart:
     titles = [plot.title for plot in sweep.plots]
     machine_names = [source.partition(":")[0] for source in sweep.sources]
     # Names are beside the last panel of a row if it has all curves. A key tells machines apart.
-    last_panels = range(sweep.n_columns - 1, len(sweep.plots), sweep.n_columns)
-    names_beside = {
-        curve.name for panel_index in last_panels for curve in sweep.plots[panel_index].curves
+    row_end_panels = range(sweep.n_columns - 1, len(sweep.plots), sweep.n_columns)
+    names_beside_panels = {
+        curve.name for panel_index in row_end_panels for curve in sweep.plots[panel_index].curves
     }
     all_names = {curve.name for plot in sweep.plots for curve in plot.curves}
-    has_legend = len(machine_names) > 1 or names_beside != all_names
+    has_legend = len(machine_names) > 1 or names_beside_panels != all_names
     chart = empty_chart(
         sweep.title,
         sweep.to_text(),
@@ -308,14 +308,14 @@ def times_by_size(sweep: Sweep) -> Chart:
             if len(machine_names) > 1:
                 name += f", {machine_names[curve.source_index]}"
             _draw_curve(chart, panel_index, curve, name)
-        position = chart.panel_position(panel_index)
+        row_and_column = chart.panel_position(panel_index)
         if panel_index:
-            figure.update_yaxes(matches="y", **position)
+            figure.update_yaxes(matches="y", **row_and_column)
         # Without ticks of our own, plotly's labels 10, 9, 8, … would touch each other.
-        figure.update_yaxes(type="log", tickvals=y_axis.ticks, range=y_range, **position)
+        figure.update_yaxes(type="log", tickvals=y_axis.ticks, range=y_range, **row_and_column)
         if plot.x_axis.is_log:
-            figure.update_xaxes(type="log", tickvals=plot.x_axis.ticks, **position)
-        if panel_index in last_panels and not has_legend:
+            figure.update_xaxes(type="log", tickvals=plot.x_axis.ticks, **row_and_column)
+        if panel_index in row_end_panels and not has_legend:
             _write_curve_names(chart, sweep, panel_index)
     return chart
 
@@ -333,13 +333,13 @@ def _write_curve_names(chart: Chart, sweep: Sweep, panel_index: int) -> None:
         ordered_names, label_ys, spread_labels(label_ys, _PANEL_HEIGHT), strict=True
     ):
         x, y = curve_ends[name]
-        position = {
+        label_position = {
             "x": math.log10(x) if plot.x_axis.is_log else x,
             "y": math.log10(y),
             "yshift": label_y - moved_y,
         }
         chart.figure.add_annotation(
-            text=name, **position, **_NAME_STYLE, **chart.panel_position(panel_index)
+            text=name, **label_position, **_CURVE_NAME_STYLE, **chart.panel_position(panel_index)
         )
     right_margin = max(
         chart.figure.layout.margin.r or 0, max_text_width(curve_ends, _SMALL_FONT_SIZE) + 16
@@ -389,6 +389,6 @@ def _round_values(values: Iterable[Any]) -> list[Any]:
     """
     rounded_values = []
     for value in values:
-        is_exact = isinstance(value, (str, int))
-        rounded_values.append(value if is_exact else float(f"{value:.3g}"))
+        is_text_or_integer = isinstance(value, (str, int))
+        rounded_values.append(value if is_text_or_integer else float(f"{value:.3g}"))
     return rounded_values

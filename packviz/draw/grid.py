@@ -17,19 +17,19 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw.palette import REAL, sequence_colour
-from packviz.draw.sheet import CHAR_WIDTH, HATCHED, WIDTH, Sheet, max_text_width, text_width
+from packviz.draw.sheet import HATCHED, MONO_CHAR_WIDTH, WIDTH, Sheet, max_text_width, text_width
 from packviz.draw.text import table
 
-LEFT = 42.0
+LEFT_MARGIN = 42.0
 """The smallest space, in px, for names to the left of a grid."""
 
-TOP = 44.0
+TOP_MARGIN = 44.0
 """The space, in px, for headings above a grid."""
 
 ROW_HEIGHT = 24.0
 """The height of a row in px."""
 
-MIN_CELL_WIDTH = 26.0
+LABELLED_CELL_WIDTH = 26.0
 """The smallest width, in px, of a cell with a label."""
 
 ROUND_NUMBERS = [float(f"{digit}e{exponent}") for exponent in range(-15, 25) for digit in (1, 2, 5)]
@@ -76,10 +76,10 @@ class Grid:
     sheet: Sheet
     rows: int
     columns: int
-    cell_width: float = MIN_CELL_WIDTH
+    cell_width: float = LABELLED_CELL_WIDTH
     row_height: float = ROW_HEIGHT
-    left: float = LEFT
-    top: float = TOP
+    left: float = LEFT_MARGIN
+    top: float = TOP_MARGIN
     size: int = 12
 
     @property
@@ -143,7 +143,7 @@ class Grid:
 
     def ticks(self, longest: str) -> list[int]:
         """Returns columns whose names fit side by side, if none is longer than `longest`."""
-        name_width = 6 + CHAR_WIDTH * 11 / 12 * len(longest)
+        name_width = 6 + MONO_CHAR_WIDTH * 11 / 12 * len(longest)
         column_step = next_round_integer(name_width / self.cell_width)
         return list(range(0, self.columns, column_step))
 
@@ -255,7 +255,7 @@ class CellTable:
         for cells in self.cells:
             labels += [cell.label for cell in cells]
         label_width = max_text_width(labels, mono=True)
-        left = max(LEFT, 18 + max_text_width(self.names))
+        left = max(LEFT_MARGIN, 18 + max_text_width(self.names))
         rows = len(self.names)
         columns = len(self.column_names)
         numbers_width = max_text_width(number_text for _, number_text in self.numbers)
@@ -265,7 +265,7 @@ class CellTable:
             )
         max_cell_width = (WIDTH - 8 - left - numbers_width) / columns
         cell_width = self.cell_width or max(
-            MIN_CELL_WIDTH, min(8 + label_width, max(4 + label_width, max_cell_width))
+            LABELLED_CELL_WIDTH, min(8 + label_width, max(4 + label_width, max_cell_width))
         )
         grid = Grid(sheet, rows, columns, cell_width, self.row_height, left, size=self.size)
         sheet.title(self.title)
@@ -350,20 +350,20 @@ def drop_overlapping(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[floa
             yield x, label
 
 
-def clip(text: str, width: float, size: int = 12) -> str:
+def shorten_text(text: str, width: float, size: int = 12) -> str:
     """Shortens text that is wider than `width` px, and adds an ellipsis."""
-    clipped = text
-    while text and text_width(clipped, size, mono=True) > width:
+    short_text = text
+    while text and text_width(short_text, size, mono=True) > width:
         text = text[:-1]
-        clipped = f"{text}…"
-    return clipped
+        short_text = f"{text}…"
+    return short_text
 
 
-def row_stride(rows: int, max_rows: int) -> int:
+def choose_row_stride(rows: int, max_rows: int) -> int:
     """Returns the smallest odd number `k` so that one row in `k` makes up to `max_rows` rows."""
     return -(-rows // max_rows) | 1  # odd, so that rows of every colour are drawn
 
 
-def describe_stride(row_stride: int, rows: int, row_noun: str = "sequences") -> str:
+def describe_stride(drawn_row_stride: int, rows: int, row_noun: str = "sequences") -> str:
     """Returns a note on how many rows are drawn."""
-    return f"Of {rows:,} {row_noun}, one in {row_stride} is drawn. The counts include all."
+    return f"Of {rows:,} {row_noun}, one in {drawn_row_stride} is drawn. The counts include all."

@@ -50,13 +50,13 @@ NaN or infinity."""
 REAL = "#6C8EAD"
 """The fill of real cells and useful work that do not belong to a single sequence or method."""
 
-FILL_COLOURS = frozenset(
+FIXED_FILLS = frozenset(
     (*SEQUENCE_FILLS, *METHODS.values(), *RAMP, *SIGNED_FILLS, *DIFFERENCE_FILLS, REAL)
 )
 """The fills that are the same in every theme."""
 
 # The fills that need white letters. A test compares their contrast.
-_DARK_FILLS = {
+_WHITE_TEXT_FILLS = {
     "#0072B2",
     "#882255",
     "#1255F3",
@@ -111,13 +111,15 @@ DARK = Theme(
     wrong="#ff8a80",
     right="#5fd3ae",
 )
-# The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the
-# light theme.
+# The colours follow the page's theme (see `DARK_PAGE_STYLE`). Without a style sheet, they are those
+# of the light theme.
 LIVE = Theme(*(f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()))
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
 _DARK_VARIABLES = ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
-STYLE = f"body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{_DARK_VARIABLES}}}"
+DARK_PAGE_STYLE = (
+    f"body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{_DARK_VARIABLES}}}"
+)
 """A CSS rule that gives elements of the class `packviz` the dark colours if JupyterLab, Notebook or
 VS Code is dark."""
 
@@ -128,5 +130,5 @@ def sequence_colour(index: int) -> str:
 
 
 def ink_on(fill: str) -> str:
-    """Returns black or white, whichever has more contrast with one of `FILL_COLOURS`."""
-    return "#ffffff" if fill in _DARK_FILLS else "#000000"
+    """Returns black or white, whichever has more contrast with one of `FIXED_FILLS`."""
+    return "#ffffff" if fill in _WHITE_TEXT_FILLS else "#000000"

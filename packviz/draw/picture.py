@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout, host_array
-from packviz.core.padded import is_padding_on_side, order, reading
-from packviz.core.validation import kind_of, one_of, require_dense, require_plain_values
+from packviz.core.layout import IntArray, Layout, to_numpy
+from packviz.core.padded import describe_shape, dimension_order, is_padding_on_side
+from packviz.core.validation import kind_of, require_dense, require_one_of, require_plain_values
 from packviz.draw import batch_picture, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
@@ -62,8 +62,9 @@ class Picture(Drawing):
         view = self._view
         parts = [self._caption] if self._caption else []
         parts.append(text.describe_batch(view, view.part))
-        listed = view.is_small and not layout.is_sorted  # the description has the indices already
-        if view.indices and not listed:
+        # In this case, the description has the indices already.
+        has_indices = view.is_small and not layout.is_sorted
+        if view.indices and not has_indices:
             parts += text.indices(layout)
         if view.flat:
             parts += ["", text.describe_flat_rows(view)]
@@ -135,7 +136,7 @@ def show(
         >>> print(picture.to_text().splitlines()[0])
         3 sequences padded to 5 time steps: 15 cells, 10 real, 5 padding (33.3 % wasted).
     """
-    one_of("part", part, text.BATCH_PARTS)
+    require_one_of("part", part, text.BATCH_PARTS)
     if part != text.WHOLE_BATCH and (indices or flat):
         fix = "leave these out, or leave part out"
         raise ValueError(f"part={part!r} cannot be combined with indices or flat: {fix}")
@@ -169,8 +170,10 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
     if not is_jagged:
         require_dense("x", what)
     is_packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
-    n_dimensions = [min(_n_dimensions(part), 2) for part in what] if isinstance(what, tuple) else []
-    if n_dimensions == [2, 1]:
+    dimension_counts = (
+        [min(_n_dimensions(part), 2) for part in what] if isinstance(what, tuple) else []
+    )
+    if dimension_counts == [2, 1]:
         raise ValueError(
             "this pair looks like x and its lengths, as pad_packed_sequence returns them:"
             " call show(*pair)"
@@ -184,8 +187,8 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
     if is_packed:
         caption = f"PackedSequence with data of shape {tuple(what.data.shape)}"
         layout = Layout.from_packed(what)
-        packed_indices = layout.packed_index[layout.mask]
-        return layout, caption, lambda: _split_rows(what.data, layout, packed_indices)
+        packed_row_indices = layout.packed_index[layout.mask]
+        return layout, caption, lambda: _split_rows(what.data, layout, packed_row_indices)
     if is_jagged:
         if what.lengths() is not None:
             raise ValueError(
@@ -195,8 +198,8 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
         layout = Layout.from_offsets(what.offsets())
         values = what.values()
         caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
-        row_indices = np.arange(layout.n_real)
-        return layout, caption, lambda: _split_rows(values, layout, row_indices)
+        flat_row_indices = np.arange(layout.n_real)
+        return layout, caption, lambda: _split_rows(values, layout, flat_row_indices)
     if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
@@ -223,14 +226,14 @@ def _is_mask(values: Any) -> bool:
 
 
 def _read_padded(x: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
-    order_words = order(batch_first)
+    dimensions_text = dimension_order(batch_first)
     if not hasattr(x, "shape"):
         try:
             x = np.asarray(x)
         except ValueError:  # NumPy raises this for rows of unequal length
             fix = "to draw sequences as they are, call show(x)"
             raise ValueError(
-                f"x must be a padded batch {order_words}, got rows of unequal length; {fix}"
+                f"x must be a padded batch {dimensions_text}, got rows of unequal length; {fix}"
             ) from None
         if not x.shape:
             raise TypeError(
@@ -239,9 +242,9 @@ def _read_padded(x: Any, lengths: object, batch_first: bool | None) -> _ReadResu
     require_plain_values("x", x)
     shape = tuple(x.shape)
     if len(shape) < 2:
-        raise ValueError(f"x must be a padded batch {order_words}, got shape {shape}")
+        raise ValueError(f"x must be a padded batch {dimensions_text}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)
-    caption = reading(shape, batch_first)
+    caption = describe_shape(shape, batch_first)
     if layout.batch_size == layout.max_len:
         caption += ". B and T are equal, so torch cannot tell which is which;"
         caption += f" check batch_first={bool(batch_first)}"
@@ -297,4 +300,4 @@ def _to_cpu(values: Any) -> np.ndarray:
     """
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
-    return host_array(values)
+    return to_numpy(values)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from packviz.core import batches
-from packviz.core.layout import Layout, require_nonempty
-from packviz.draw.bars import BarChart, draw_step_bars, draw_totals
+from packviz.core.layout import Layout, require_nonempty_sequences
+from packviz.draw.bars import BarChart, draw_saving_bars, draw_step_bars
 from packviz.draw.text import numbers, percent, with_noun
 
 _MAX_BARS = 20  # the largest number of bars in a histogram
@@ -48,7 +48,7 @@ def padding_waste(
             "groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}"
         )
     cells = {}
-    shares = []
+    padding_shares = []
     lines = []
     for name, batch_layouts in groups.items():
         layouts = list(batch_layouts)
@@ -58,18 +58,18 @@ def padding_waste(
         padding = sum(layout.n_padding for layout in layouts)
         cells[name] = real, padding
         share = padding / max(real + padding, 1)
-        shares.append((share, name))
+        padding_shares.append((share, name))
         size = with_noun(len(layouts), "batch", "batches")
-        filled = with_noun(real, "real cell")
+        real_text = with_noun(real, "real cell")
         waste_text = f"{padding:,} padding ({percent(share)} wasted)"
-        lines.append(f"{name}: {size}, {filled}, {waste_text}")
-    lowest_share, best_name = min(shares)
-    highest_share, worst_name = max(shares)
+        lines.append(f"{name}: {size}, {real_text}, {waste_text}")
+    lowest_share, best_name = min(padding_shares)
+    highest_share, worst_name = max(padding_shares)
     title = f"Padding takes {percent(highest_share)} of the cells ({worst_name})"
     if lowest_share < highest_share:
         title += f" or {percent(lowest_share)} ({best_name})"
     parts = ("real cells", "padding", "wasted")
-    return BarChart("\n".join(lines), lambda theme: draw_totals(title, cells, theme, parts))
+    return BarChart("\n".join(lines), lambda theme: draw_saving_bars(title, cells, theme, parts))
 
 
 def length_histogram(lengths: object) -> BarChart:
@@ -80,7 +80,7 @@ def length_histogram(lengths: object) -> BarChart:
     Raises:
         ValueError: the lengths are not valid, or a sequence is empty.
     """
-    layout = require_nonempty(Layout(lengths))
+    layout = require_nonempty_sequences(Layout(lengths))
     lengths = layout.lengths
     width = -(-layout.max_len // _MAX_BARS)
     starts = range(1, layout.max_len + 1, width)

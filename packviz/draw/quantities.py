@@ -11,7 +11,7 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def milliseconds(seconds: float) -> str:
+def format_milliseconds(seconds: float) -> str:
     """Converts seconds to milliseconds, and returns the number as text without the unit."""
     return plain_number(1e3 * seconds)
 
@@ -24,7 +24,7 @@ def plain_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def known(value: float, interval: tuple[float, float]) -> str:
+def format_known_digits(value: float, interval: tuple[float, float]) -> str:
     """Returns a number with only the digits that are known.
 
     It is `2.1`, for example, if the interval is 1.87 to 2.13.

@@ -15,17 +15,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.draw import palette
 
-CHAR_WIDTH = 7.3
+MONO_CHAR_WIDTH = 7.3
 """An upper bound, in px, for the width of a character in the 12 px monospace typeface."""
 
 WIDTH = 700.0
 """The width, in px, that pictures fit in. A wider one would be shown with smaller letters."""
 
 _LETTER_WIDTH = 6.7  # px: an upper bound for the mean width of a character of words at 12 px
-_BOLD_WIDTH = (
+_BOLD_LETTER_WIDTH = (
     8.2  # px: the same for bold words, even if the machine has neither Helvetica nor Arial
 )
 
@@ -34,9 +34,9 @@ HATCHED = "hatched"
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
-StyledParts = dict[str, list[str]]
+PartsByStyle = dict[str, list[str]]
 
-_TITLE_CHARS = 98  # the characters of a bold line that fit in `WIDTH`
+_MAX_TITLE_CHARS = 98  # the characters of a bold line that fit in `WIDTH`
 _MIN_OUTLINED_SIZE = 4.0  # px
 _HATCH_SPACING = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -67,13 +67,13 @@ class Sheet:
         Raises:
             ValueError: the theme is unknown.
         """
-        self.theme = one_of("theme", theme, palette.THEMES)
+        self.theme = require_one_of("theme", theme, palette.THEMES)
         self.description = description
         self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
         # The shapes, words and hatched boxes of the current layer, by their SVG attributes.
-        self._paths: StyledParts = defaultdict(list)
-        self._words: StyledParts = defaultdict(list)
+        self._paths: PartsByStyle = defaultdict(list)
+        self._words: PartsByStyle = defaultdict(list)
         self._hatched: dict[str, list[Box]] = defaultdict(list)
         self._right = 0.0
         self._bottom = 0.0
@@ -166,7 +166,7 @@ class Sheet:
         if fill == HATCHED:
             text_colour = self.colours.muted
             halo = self.colours.padding
-        elif label and fill in palette.FILL_COLOURS:
+        elif label and fill in palette.FIXED_FILLS:
             text_colour = palette.ink_on(fill)
         x += width / 2
         y += height / 2 + 4
@@ -293,7 +293,7 @@ class Sheet:
         class `title` into a caption.
         """
         y = 16.0
-        for line in wrap(text, _TITLE_CHARS):
+        for line in wrap(text, _MAX_TITLE_CHARS):
             self.text(4, y, line, size=size, bold=size == 12, kind="title")
             y += 18
         return y - 10
@@ -397,7 +397,7 @@ class Sheet:
             f' font-family="{palette.FONT}" fill="{colours.text}" aria-label="{label}">',
         ]
         if self.theme == "live":
-            parts.append(f"<style>{palette.STYLE}</style>")
+            parts.append(f"<style>{palette.DARK_PAGE_STYLE}</style>")
         parts.append(f'<path d="M0 0h{width}v{height}h-{width}z" fill="{colours.ground}"/>')
         return "".join([*parts, *self._layers, "</svg>"])
 
@@ -439,9 +439,9 @@ def text_width(text: str, size: float = 12, mono: bool = False, bold: bool = Fal
 
     A wide character, such as a Chinese one, counts as two.
     """
-    char_width = _BOLD_WIDTH if bold else _LETTER_WIDTH
+    char_width = _BOLD_LETTER_WIDTH if bold else _LETTER_WIDTH
     if mono or is_identifier(text):
-        char_width = CHAR_WIDTH
+        char_width = MONO_CHAR_WIDTH
     n_columns = len(text)
     if not text.isascii():
         n_columns += sum(unicodedata.east_asian_width(character) in "WF" for character in text)

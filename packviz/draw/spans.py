@@ -39,11 +39,13 @@ class Spans(Drawing):
         rows = [["", "FLOPs", "time", "quartiles"]]
         for name, group in self.groups.items():
             rows.append([name])
-            for row, (work, time) in group.items():
-                quartiles = f"{time.low:.2f} to {time.high:.2f}"
-                if not time.is_clear:
-                    quartiles += " (not clear)"
-                rows.append([f"  {row}", f"{work:.2f}", f"{time.value:.2f}", quartiles])
+            for row, (flops_ratio, time_ratio) in group.items():
+                quartiles_text = f"{time_ratio.low:.2f} to {time_ratio.high:.2f}"
+                if not time_ratio.is_clear:
+                    quartiles_text += " (not clear)"
+                rows.append(
+                    [f"  {row}", f"{flops_ratio:.2f}", f"{time_ratio.value:.2f}", quartiles_text]
+                )
         lines = table(rows, "<  >7  >7  <")
         return "\n".join([self.title, "multiples of the padded batch", *lines, *self.notes])
 
@@ -53,10 +55,12 @@ class Spans(Drawing):
         colours = sheet.colours
         values = [1.0]
         labels = []
-        for first, last in chain(*(group.values() for group in self.groups.values())):
-            values += [first, last.value, last.low, last.high]
-            doubt = "" if last.is_clear else ", not clear"
-            labels.append(f"{first:.2f} × the FLOPs, {last.value:.2f} × the time{doubt}")
+        for flops_ratio, time_ratio in chain(*(group.values() for group in self.groups.values())):
+            values += [flops_ratio, time_ratio.value, time_ratio.low, time_ratio.high]
+            doubt = "" if time_ratio.is_clear else ", not clear"
+            labels.append(
+                f"{flops_ratio:.2f} × the FLOPs, {time_ratio.value:.2f} × the time{doubt}"
+            )
         ticks = log_ticks(min(values), max(values))
         scale = AxisScale(ticks, ticks[0], ticks[-1], is_log=True)
         left = 24 + max_text_width(chain(*self.groups.values()))
@@ -73,23 +77,23 @@ class Spans(Drawing):
             x += 40 + text_width(legend_label)
         y += 28
         top = y
-        overlay = Sheet(theme)
-        remaining_labels = iter(labels)
+        overlay_sheet = Sheet(theme)
+        label_iterator = iter(labels)
         for name, group in self.groups.items():
-            overlay.text(4, y + 17, name, bold=True, halo=colours.ground)
+            overlay_sheet.text(4, y + 17, name, bold=True, halo=colours.ground)
             y += _ROW_HEIGHT if name else 0
-            for row, (first, last) in group.items():
+            for row, (flops_ratio, time_ratio) in group.items():
                 middle = y + 12
                 sheet.text(left - 12, middle + 4, row, anchor="end")
-                start = x_of(first)
-                end = x_of(last.value)
-                high_x = x_of(last.high)
-                overlay.line([(start, middle), (end, middle)], METHODS["packed"], width=3)
-                overlay.line([(x_of(last.low), middle), (high_x, middle)], width=1.5)
-                _draw_marker(overlay, start, middle, is_time=False)
-                _draw_marker(overlay, end, middle, is_time=True)
+                start = x_of(flops_ratio)
+                end = x_of(time_ratio.value)
+                high_x = x_of(time_ratio.high)
+                overlay_sheet.line([(start, middle), (end, middle)], METHODS["packed"], width=3)
+                overlay_sheet.line([(x_of(time_ratio.low), middle), (high_x, middle)], width=1.5)
+                _draw_marker(overlay_sheet, start, middle, is_time=False)
+                _draw_marker(overlay_sheet, end, middle, is_time=True)
                 right = max(start, end, high_x) + 12
-                overlay.text(right, middle + 4, next(remaining_labels), halo=colours.ground)
+                overlay_sheet.text(right, middle + 4, next(label_iterator), halo=colours.ground)
                 y += _ROW_HEIGHT
         for value in ticks:
             x = x_of(value)
@@ -101,7 +105,7 @@ class Spans(Drawing):
             sheet.line([(x, top - 2), (x, y)], line_colour, width=width, dash="4 3")
             sheet.note(x, y + 14, f"{value:g}", "middle")
         sheet.note(WIDTH - 8, y + 30, "times the padded batch (logarithmic)", "end")
-        sheet.place(overlay, 0, 0)
+        sheet.place(overlay_sheet, 0, 0)
         bottom = sheet.paragraph(y + 38, self.notes)
         sheet.size(max(WIDTH, sheet.width), bottom)
         return sheet

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from packviz.core.cuts import count_work, rectangles
+from packviz.core.cuts import count_work, cut_into_rectangles
 from packviz.core.layout import Layout, sequence_name
-from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
+from packviz.draw.curves import METHOD_COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import Grid, describe_stride, drop_overlapping, real_cells, row_stride
+from packviz.draw.grid import Grid, choose_row_stride, describe_stride, drop_overlapping, real_cells
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import (
@@ -30,7 +30,7 @@ _TOP_MARGIN = 46.0  # the space above the grid
 _MAX_GRID_WIDTH = 460.0  # the largest width of the grid
 _MAX_GRID_HEIGHT = 330  # the largest height of the grid
 
-_CURVE_COLOUR = len(COLOURS) - 1  # of the curves: a colour that no method has
+_CURVE_COLOUR = len(METHOD_COLOURS) - 1  # of the curves: a colour that no method has
 
 
 class Stairs(Drawing):
@@ -59,7 +59,7 @@ class Stairs(Drawing):
         self.layout = Layout(lengths)
         self.cuts = tuple(map(int, cuts))
         n = self.layout.lengths.tolist()
-        self.rectangles = tuple(rectangles(n, self.cuts))
+        self.rectangles = tuple(cut_into_rectangles(n, self.cuts))
         work = count_work(n, self.cuts)
         self.calls = work.calls
         self.cells = work.cells
@@ -97,8 +97,8 @@ class Stairs(Drawing):
         """
         sheet = Sheet(theme, self.to_text())
         layout = self.layout
-        row_step = row_stride(layout.batch_size, _MAX_GRID_HEIGHT)
-        order = layout.sorted_indices[::row_step].tolist()
+        drawn_row_stride = choose_row_stride(layout.batch_size, _MAX_GRID_HEIGHT)
+        order = layout.sorted_indices[::drawn_row_stride].tolist()
         muted = sheet.colours.muted
         cell_width = min(30.0, _MAX_GRID_WIDTH / layout.max_len)
         row_height = min(22.0, _MAX_GRID_HEIGHT / len(order))
@@ -126,17 +126,17 @@ class Stairs(Drawing):
         for start, end, size in self.rectangles:
             left = grid.x(start)
             right = grid.x(end)
-            n_drawn = -(-size // row_step)
-            boxes.append((left, _TOP_MARGIN, right - left, n_drawn * row_height))
+            n_drawn_rows = -(-size // drawn_row_stride)
+            boxes.append((left, _TOP_MARGIN, right - left, n_drawn_rows * row_height))
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
         # A sequence has its own colour only if its name is shown.
         label = LabelledBatch(layout).label if is_small(layout) else None
         fill = REAL if grid.has_low_rows else ""
         grid.draw(real_cells(layout, b, label, fill) for b in order)
-        spacing = width / self.calls
-        outline_width = 2.5 if spacing >= 20 else 1.5
-        if spacing >= 6:  # an outline would hide narrower rectangles
+        mean_width = width / self.calls
+        outline_width = 2.5 if mean_width >= 20 else 1.5
+        if mean_width >= 6:  # an outline would hide narrower rectangles
             for box in boxes:
                 sheet.box(*box, stroke=sheet.colours.accent, outline_width=outline_width)
         self._label_rectangles(grid)
@@ -149,7 +149,9 @@ class Stairs(Drawing):
         x = sheet.legend(y, [(real, "real"), (HATCHED, "padding, computed")])
         sheet.box(x, y, 14, 12, stroke=muted, outline_width=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
-        notes = [describe_stride(row_step, layout.batch_size)] if row_step > 1 else []
+        notes = (
+            [describe_stride(drawn_row_stride, layout.batch_size)] if drawn_row_stride > 1 else []
+        )
         bottom = sheet.paragraph(y + 19, notes)
         sheet.size(_LEFT_MARGIN + _MAX_GRID_WIDTH + 24, bottom + 3)
         return sheet
@@ -196,8 +198,8 @@ def plot_trade_off(
     plots = []
     for heading, values, unit in ((cost_heading, costs, "×"), (waste_heading, wasted, "cells")):
         curve = Curve("", _CURVE_COLOUR, 0, calls, values)
-        cursor = {"": ((marked_calls, 0.0), (marked_calls, values[marked_index]))}
-        plots.append(Plot(heading, [curve], cursor, unit, is_log_x=True))
+        guide_lines = {"": ((marked_calls, 0.0), (marked_calls, values[marked_index]))}
+        plots.append(Plot(heading, [curve], guide_lines, unit, is_log_x=True))
     axis = "rectangles"
     if len(calls) > 1:
         axis += f" (1: padded, {calls[-1]:,}: no padding)"

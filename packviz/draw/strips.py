@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from packviz.core.layout import host_array
+from packviz.core.layout import to_numpy
 from packviz.core.validation import kind_of
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
@@ -47,7 +47,7 @@ class Strips(Drawing):
         if not isinstance(vectors, Mapping):
             advice = "give each vector with its name, as in {'h_n': [0.1, 0.2]}"
             raise TypeError(f"vectors is {kind_of(vectors)}; {advice}")
-        rows = [np.asarray(host_array(vector), float) for vector in vectors.values()]
+        rows = [np.asarray(to_numpy(vector), float) for vector in vectors.values()]
         size = rows[0].size if rows else 0
         sizes = sorted({str(row.shape) for row in rows})
         if not 0 < size <= MAX_LISTED or sizes != [f"({size},)"]:
@@ -57,8 +57,8 @@ class Strips(Drawing):
                 f" of the same size, from 1 to {MAX_LISTED}"
             )
         if not isinstance(axis, str) and len(axis) != size:
-            needed = f"give a name for each number of a vector, {size} in all"
-            raise ValueError(f"axis is {[*axis]}; {needed}")
+            axis_advice = f"give a name for each number of a vector, {size} in all"
+            raise ValueError(f"axis is {[*axis]}; {axis_advice}")
         self.names = tuple(vectors)
         self.values = np.stack(rows)
         self.title = title
@@ -77,20 +77,20 @@ class Strips(Drawing):
     def to_text(self) -> str:
         """Returns a line for each vector: its numbers and its distance from the first vector."""
         title = [self.title] if self.title else []
-        return "\n".join([*title, *self._table.lines()])
+        return "\n".join([*title, *self._cell_table.lines()])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a row for each vector, with its distance as a bar."""
-        return self._table.sheet(theme, self.to_text())
+        return self._cell_table.sheet(theme, self.to_text())
 
     @property
-    def _table(self) -> CellTable:
+    def _cell_table(self) -> CellTable:
         finite = self.values[np.isfinite(self.values)]
         scale = np.abs(finite).max(initial=1e-9)
         scaled = np.clip(self.values / scale, -1, 1)
-        shares = np.nan_to_num((scaled + 1) / 2)  # from 0 to 1
-        last_index = len(SIGNED_FILLS) - 1
-        shade_indices = np.rint(shares * last_index).astype(int)
+        ramp_positions = np.nan_to_num((scaled + 1) / 2)  # from 0 to 1
+        last_shade_index = len(SIGNED_FILLS) - 1
+        shade_indices = np.rint(ramp_positions * last_shade_index).astype(int)
         rows = []
         for r, vector in enumerate(self.values.tolist()):
             cells = []

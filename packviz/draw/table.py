@@ -49,11 +49,11 @@ class HasTable(HasText):
             OSError: the file cannot be written.
         """
         page_html = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
-        writers = {
+        writers_by_suffix = {
             ".html": lambda: page_html.format(self.to_html()),
             ".txt": lambda: self.to_text() + "\n",
         }
-        util.write(path, writers)
+        util.write_file(path, writers_by_suffix)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
@@ -69,9 +69,10 @@ class Table(HasTable):
         head: the headings of the columns; may be empty.
         title: the title above the table; may be empty.
         notes: lines of text below the table.
-        folded: a summary, followed by lines that a notebook shows when the summary is clicked; may
-            be empty.
-        form: the alignment of the columns, as in `text.table`, except that `.` is not allowed.
+        collapsed_lines: a summary, followed by lines that a notebook shows when the summary is
+            clicked; may be empty.
+        column_format: the alignment of the columns, as in `text.table`, except that `.` is not
+            allowed.
     """
 
     rows: Sequence[Sequence[str]]
@@ -79,8 +80,8 @@ class Table(HasTable):
     title: str = ""
     notes: Sequence[str] = ()
     _: KW_ONLY
-    folded: Sequence[str] = ()
-    form: str = "<  >"
+    collapsed_lines: Sequence[str] = ()
+    column_format: str = "<  >"
 
     @property
     def table(self) -> Table:
@@ -90,22 +91,24 @@ class Table(HasTable):
     def to_text(self) -> str:
         """Returns the table as lines of text, with the notes below it."""
         head = [self.head] if self.head else []
-        lines = text.table([*head, *self.rows], self.form)
+        lines = text.table([*head, *self.rows], self.column_format)
         if self.title:
             lines.insert(0, self.title)
-        if self.notes or self.folded:
-            lines += ["", *self.notes, *self.folded]
+        if self.notes or self.collapsed_lines:
+            lines += ["", *self.notes, *self.collapsed_lines]
         return "\n".join(lines)
 
     def to_html(self) -> str:
         """Returns the table as a `<div>` with headers that a screen reader recognises."""
-        alignment_signs = re.findall("[<>^]", self.form)
+        alignment_signs = re.findall("[<>^]", self.column_format)
         columns = max(map(len, self.rows), default=0)
         alignment_signs += alignment_signs[-1:] * columns
         alignments = [_ALIGNMENTS[sign] for sign in alignment_signs]
         parts = []
         if self.title:
-            parts.append(f'<caption style="{_CAPTION_STYLE}">{_html(self.title)}</caption>')
+            parts.append(
+                f'<caption style="{_CAPTION_STYLE}">{_html_with_links(self.title)}</caption>'
+            )
         if self.head:
             header_cells = map(_header_cell, self.head, alignments)
             parts.append(f"<thead><tr>{''.join(header_cells)}</tr></thead>")
@@ -115,10 +118,10 @@ class Table(HasTable):
                 cells.append(_cell("td", words, alignment))
             parts.append(f"<tr>{''.join(cells)}</tr>")
         notes = [_note(words) for words in self.notes]
-        if self.folded:
-            summary_text, *folded_lines = self.folded
-            summary = f'<summary style="cursor:pointer">{_html(summary_text)}</summary>'
-            lines = "".join(map(_note, folded_lines))
+        if self.collapsed_lines:
+            summary_text, *detail_lines = self.collapsed_lines
+            summary = f'<summary style="cursor:pointer">{_html_with_links(summary_text)}</summary>'
+            lines = "".join(map(_note, detail_lines))
             notes.append(f'<details style="{_NOTE_STYLE}">{summary}{lines}</details>')
         table = "".join(parts)
         return f'<div class="packviz-table"><table>{table}</table>{"".join(notes)}</div>'
@@ -138,18 +141,18 @@ def _header_cell(words: str, alignment: str) -> str:
 
 
 def _cell(tag: str, words: str, alignment: str) -> str:
-    content = _html(words)
+    content = _html_with_links(words)
     if style := SIGN_STYLES.get(words[:1]):
         content = f'<span style="{style}">{content}</span>'
     return f'<{tag} style="text-align:{alignment};{_CELL_STYLE}">{content}</{tag.split()[0]}>'
 
 
 def _note(words: str) -> str:
-    return f'<div style="{_NOTE_STYLE}">{_html(words)}</div>'
+    return f'<div style="{_NOTE_STYLE}">{_html_with_links(words)}</div>'
 
 
-def _html(words: str) -> str:
+def _html_with_links(words: str) -> str:
     """Returns words as HTML, with web addresses as links."""
     style = "color:inherit;text-decoration:underline"
-    link = rf'<a href="\g<0>" target="_blank" rel="noopener" style="{style}">\g<0></a>'
-    return _LINK.sub(link, escape(words))
+    link_template = rf'<a href="\g<0>" target="_blank" rel="noopener" style="{style}">\g<0></a>'
+    return _LINK.sub(link_template, escape(words))

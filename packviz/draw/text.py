@@ -70,7 +70,7 @@ def describe_batch(batch: LabelledBatch, part: str = WHOLE_BATCH) -> str:
     """
     layout = batch.layout
     if not is_small(layout):
-        return "\n".join([summary(layout), "", *_summary_lines(layout, part)])
+        return "\n".join([summary(layout), "", *_large_batch_lines(layout, part)])
     sections = [[summary(layout)]]
     if part in (WHOLE_BATCH, PADDED):
         sections.append(_padded_lines(batch))
@@ -83,7 +83,7 @@ def describe_batch(batch: LabelledBatch, part: str = WHOLE_BATCH) -> str:
     return "\n\n".join(map("\n".join, sections))
 
 
-def _summary_lines(layout: Layout, part: str) -> list[str]:
+def _large_batch_lines(layout: Layout, part: str) -> list[str]:
     """Returns the lines about a large batch, or about a part of it."""
     lengths = layout.lengths
     lines = []
@@ -155,7 +155,7 @@ def indices(layout: Layout) -> list[str]:
     ]
 
 
-def flat(layout: Layout) -> str:
+def flat_rows_title(layout: Layout) -> str:
     """Returns a line that describes the flat rows, in which the sequences follow one another."""
     return f"flat: {with_noun(layout.n_real, 'row')}, one sequence after another"
 
@@ -170,7 +170,7 @@ def describe_flat_rows(batch: LabelledBatch) -> str:
         rows.append([batch.name(b), row_range, cells])
     starts = f"starts           {numbers(layout.starts)} (cu_seqlens)"
     flat_rows = f"flat_rows        {numbers(layout.flat_rows)} (of the packed rows)"
-    return "\n".join([flat(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
+    return "\n".join([flat_rows_title(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
 
 
 def is_small(layout: Layout) -> bool:
@@ -285,18 +285,18 @@ def numbers(values: IntArray) -> str:
 # Tables.
 
 
-def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
+def table(rows: Sequence[Sequence[str]], column_format: str = "<  >") -> list[str]:
     """Returns the lines of a table, without trailing blanks.
 
     Args:
         rows: the cells of each row, including the head. If a row ends early, its last cell spans
             the remaining columns.
-        form: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at the
-            decimal point), followed by a minimum width if there is one, as in `<24>9`. Any other
-            characters are written between the cells. Columns beyond those in `form` are aligned
-            like its last column.
+        column_format: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at
+            the decimal point), followed by a minimum width if there is one, as in `<24>9`. Any
+            other characters are written between the cells. Columns beyond those in `column_format`
+            are aligned like its last column.
     """
-    columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
+    columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", column_format)
     n_columns = max(map(len, rows), default=0)
     columns += columns[-1:] * (n_columns - len(columns))
     cells = [[*row] for row in rows]
@@ -306,10 +306,10 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             _align_decimal_points(cells, i)
             alignment = ">"
         # The last cell of a row that ends early spans the remaining columns.
-        padded_rows = [row for row in cells if len(row) > min(i + 1, n_columns - 1)]
-        widths = [len(row[i]) for row in padded_rows]
+        aligned_rows = [row for row in cells if len(row) > min(i + 1, n_columns - 1)]
+        widths = [len(row[i]) for row in aligned_rows]
         width = max([int(min_width or 0), *widths])
-        for row in padded_rows:
+        for row in aligned_rows:
             row[i] = f"{row[i]:{alignment}{width}}"
         for r, row in enumerate(cells):
             if i < len(row):
@@ -326,9 +326,9 @@ def _align_decimal_points(rows: list[list[str]], column: int) -> None:
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
-    padded_rows = [row for row in rows if len(row) > column]
-    matches = [_NUMBER.fullmatch(row[column]) for row in padded_rows]
+    aligned_rows = [row for row in rows if len(row) > column]
+    matches = [_NUMBER.fullmatch(row[column]) for row in aligned_rows]
     max_decimals = max((len(match[2]) for match in matches if match), default=0)
-    for row, match in zip(padded_rows, matches, strict=True):
+    for row, match in zip(aligned_rows, matches, strict=True):
         if match:
             row[column] = f"{match[1]}{match[2]:<{max_decimals}}{match[3]}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 import numpy as np
 
 from packviz.core.cuts import best_cuts, count_work
-from packviz.core.layout import Layout, require_nonempty, sequence_name
+from packviz.core.layout import Layout, require_nonempty_sequences, sequence_name
 from packviz.core.spec import Spec
 from packviz.core.validation import kind_of
 from packviz.count.flops import FlopCount, flops
@@ -51,7 +51,7 @@ def _format_values(values: Iterable[SupportsFloat]) -> list[str]:
 @exercise
 def half_padding(lengths: Lengths) -> Verdict:
     """Checks that exactly half of a batch with these lengths is padding."""
-    layout = require_nonempty(Layout(lengths))
+    layout = require_nonempty_sequences(Layout(lengths))
     excess_padding = 2 * layout.n_padding - layout.n_cells
     hint = ": exactly half."
     if excess_padding < 0:
@@ -131,7 +131,7 @@ def final_states(answer: BatchFunction) -> Verdict:
     """Checks a function that picks the final states of a bidirectional RNN from its output."""
     from torch import arange  # noqa: PLC0415 - torch loads slowly
 
-    half_size = 2
+    hidden_size = 2
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
         rows = len(lengths)
         steps = max(lengths)
@@ -139,28 +139,28 @@ def final_states(answer: BatchFunction) -> Verdict:
         names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in cell_halves]
         # Each half of a cell contains its own number, which shows where it was taken from.
         half_codes = arange(1.0, len(names) + 1)
-        names_by_code = {(code,) * half_size: name for code, name in enumerate(names, 1)}
-        output = half_codes.repeat_interleave(half_size).reshape(rows, steps, 2 * half_size)
+        names_by_code = {(code,) * hidden_size: name for code, name in enumerate(names, 1)}
+        output = half_codes.repeat_interleave(hidden_size).reshape(rows, steps, 2 * hidden_size)
         yours = answer(output, list(lengths))
-        if problem := _shape_problem(yours, (rows, 2 * half_size)):
+        if problem := _shape_problem(yours, (rows, 2 * hidden_size)):
             return Verdict(False, problem)
-        parts = yours.reshape(-1, half_size).tolist()
-        taken = [names_by_code.get(tuple(part), "?") for part in parts]
+        parts = yours.reshape(-1, hidden_size).tolist()
+        your_states = [names_by_code.get(tuple(part), "?") for part in parts]
         forward = [f"{sequence_name(b)}{n - 1}→" for b, n in enumerate(lengths)]
         expected = []
         for b, last_forward in enumerate(forward):
             expected += [last_forward, f"{sequence_name(b)}0←"]
         title = f"taken, lengths {lengths}: → forward half, ← reverse"
-        comparison = Comparison(title, taken, expected)
+        comparison = Comparison(title, your_states, expected)
         if not comparison.agree:
             hint = (
                 "Forward ends at each sequence's own last real step, and later outputs are zeros."
             )
-            if taken[::2] == forward:
+            if your_states[::2] == forward:
                 hint = "The reverse direction reads the first step last. Where is its final state?"
-            if sorted(taken) == sorted(expected):
+            if sorted(your_states) == sorted(expected):
                 hint = "These are the right states. Put them in the order of the sequences."
-            if taken[::2] == expected[1::2] and taken[1::2] == forward:
+            if your_states[::2] == expected[1::2] and your_states[1::2] == forward:
                 hint = "Both states are right. Put the forward half first."
             return _not_solved(f"lengths {lengths}", hint, show(lengths), comparison)
     return Verdict(
@@ -209,8 +209,8 @@ def masked_mean(answer: BatchFunction) -> Verdict:
     for lengths, padding, hint in cases:
         real = real_mask(lengths)
         n_rows, n_steps = real.shape
-        first = 2.0 + 4 * arange(n_rows)
-        data = first[:, None] + 2 * arange(n_steps)
+        first_values = 2.0 + 4 * arange(n_rows)
+        data = first_values[:, None] + 2 * arange(n_steps)
         real_means = data.where(real, 0).sum(1) / tensor(lengths)
         target = stack([real_means, -real_means], dim=1)
         x = stack([data, -data], dim=2).where(real[..., None], padding)
@@ -372,7 +372,7 @@ def _flops_hint(counts: FlopCount, yours: float) -> str:
     )
 
 
-_WRITER_HINTS = {
+_MOST_WRITTEN_HINTS = {
     "pad most": "Pad writes whole tensors for each *distinct* length.",
     "LSTM most": "The LSTM writes a tensor of all real cells at each time step.",
     "LSTM least": "In one of these batches, the LSTM need not go step by step.",
@@ -396,10 +396,14 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
     yours = {question: answers[question] for question in targets}
     for question, target in targets.items():
         if yours[question] != target:
-            return _not_solved(repr(question), _WRITER_HINTS[question])
-    pad_sizes, lstm_sizes = (", ".join(map(size, counts.values())) for counts in (pad, lstm))
+            return _not_solved(repr(question), _MOST_WRITTEN_HINTS[question])
+    pad_bytes_text, lstm_bytes_text = (
+        ", ".join(map(size, counts.values())) for counts in (pad, lstm)
+    )
     rows = Comparison(", ".join(targets), yours.values(), targets.values())
-    return Verdict(True, f"By batch, pad writes {pad_sizes}; the LSTM writes {lstm_sizes}.", [rows])
+    return Verdict(
+        True, f"By batch, pad writes {pad_bytes_text}; the LSTM writes {lstm_bytes_text}.", [rows]
+    )
 
 
 # Times, staircases and processes (pages 08 and 10 to 12).
@@ -536,12 +540,12 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
 @exercise
 def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> Verdict:
     """Checks a function that chooses the fastest of the methods that give the right results."""
-    steady_times = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
+    steady_rounds = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
     slow_round = {"padded": 1.0, "packed": 3.0, "run": 90.0}
-    busy_rounds = [slow_round, *steady_times[:3], slow_round]
+    busy_rounds = [slow_round, *steady_rounds[:3], slow_round]
     cases = [
-        (steady_times, {"padded", "packed", "run"}, "padded", "All three are exact here."),
-        (steady_times, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
+        (steady_rounds, {"padded", "packed", "run"}, "padded", "All three are exact here."),
+        (steady_rounds, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
         (
             busy_rounds,
             {"packed", "run"},
@@ -549,16 +553,16 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
             "The machine was busy in two rounds, which spoils a mean. Take the median.",
         ),
     ]
-    chosen = []
+    choices = []
     targets = []
     for rounds, exact_methods, target, hint in cases:
         round_copies = [dict(times) for times in rounds]
-        chosen.append(str(answer(round_copies, set(exact_methods))))
+        choices.append(str(answer(round_copies, set(exact_methods))))
         targets.append(target)
-        rows = Comparison("your choices", chosen, targets)
+        rows = Comparison("your choices", choices, targets)
         if not rows.agree:
-            if chosen[-1] not in rounds[0]:
-                hint = f"You returned {chosen[-1]!r}. Return the name of a method, such as 'run'."
+            if choices[-1] not in rounds[0]:
+                hint = f"You returned {choices[-1]!r}. Return the name of a method, such as 'run'."
             lines = []
             for name in rounds[0]:
                 seconds = ", ".join(f"{times[name]:g}" for times in rounds)
@@ -578,7 +582,7 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
     """
     from torch import Tensor, arange, autograd  # noqa: PLC0415 - torch loads slowly
 
-    examples = []
+    comparisons = []
     for tokens in ([6, 2], [3, 3], [5, 1, 2], [7]):
         processes = len(tokens)
         total = sum(tokens)
@@ -606,11 +610,11 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
             return _not_solved(
                 f"processes with {tokens} tokens", _weight_hint(weights, tokens), rows
             )
-        examples.append(rows)
+        comparisons.append(rows)
     return Verdict(
         True,
         "Every token counts the same, whichever process has it. Here are shares of 6 and 2.",
-        examples[:1],
+        comparisons[:1],
     )
 
 
@@ -662,7 +666,8 @@ def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
     is right for five steps only, and one is right for four sequences only.
     """
     layouts = {
-        name: require_nonempty(Layout(tests[name][1], tests[name][0])) for name in _TEST_HINTS
+        name: require_nonempty_sequences(Layout(tests[name][1], tests[name][0]))
+        for name in _TEST_HINTS
     }
     exposed_graphs = []
     for layout in layouts.values():
@@ -707,10 +712,10 @@ def document_ids(answer: LengthsFunction) -> Verdict:
                 step_order_hint: step_order_ids,
                 "These are the lengths. Give the document's number.": sizes,
             }
-            id_texts = {hint: [str(b) for b in ids] for hint, ids in mistakes.items()}
+            wrong_ids_by_hint = {hint: [str(b) for b in ids] for hint, ids in mistakes.items()}
             hint = hint_for(
                 rows.yours,
-                id_texts,
+                wrong_ids_by_hint,
                 "One number per row: 0 for the first lengths[0] rows, 1 for the next lengths[1],"
                 " and so on.",
             )

@@ -57,8 +57,8 @@ class Verdict(Drawing):
         """
         if self.solved:
             return f"✓ {self.message}"
-        is_missing = self.message in (STUB_MESSAGE, NO_RESULT_MESSAGE)
-        return f"○ {self.message}" if is_missing else f"✗ {self.message}"
+        is_unanswered = self.message in (STUB_MESSAGE, NO_RESULT_MESSAGE)
+        return f"○ {self.message}" if is_unanswered else f"✗ {self.message}"
 
     def to_text(self) -> str:
         """Returns the headline, followed by the drawings as text."""

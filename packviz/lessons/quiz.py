@@ -12,7 +12,7 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.draw.palette import LIVE
 from packviz.panels.panel import Companion, drop_unusable_widget
 
@@ -40,7 +40,7 @@ class Quiz(widgets.VBox):
         Raises:
             ValueError: `answer` is not among the choices.
         """
-        one_of("answer", answer, choices)
+        require_one_of("answer", answer, choices)
         self.question = question
         self.answer = answer
         self._feedback_to = dict(choices)
@@ -101,7 +101,7 @@ def ask(name: str) -> Quiz:
     """
     path = Path(__file__).with_name("quizzes.toml")
     quizzes = tomllib.loads(path.read_text(encoding="utf-8"))
-    return Quiz(**quizzes[one_of("name", name, quizzes)])
+    return Quiz(**quizzes[require_one_of("name", name, quizzes)])
 
 
 _LINE_STYLE = f"color:{LIVE.text};line-height:1.4;max-width:760px;white-space:normal"

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.batches import batches
-from packviz.core.layout import IntArray, Layout, require_nonempty
+from packviz.core.layout import IntArray, Layout, require_nonempty_sequences
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.padded import Padded
+from packviz.core.padded import PaddedShape
 from packviz.core.util import first_line
 from packviz.core.validation import reject_meta, require_seconds
 from packviz.draw.text import table, with_noun
 from packviz.measure import rnn_calls
-from packviz.measure.timing import FEWEST_ROUNDS, RATIO_NOTE, Timing, measure, stopwatch
+from packviz.measure.timing import MIN_INTERVAL_ROUNDS, RATIO_NOTE, Timing, make_stopwatch, measure
 from packviz.ops import running
 from packviz.ops.agreement import relative_error
 from packviz.ops.arguments import require_rnn
@@ -28,7 +28,7 @@ from packviz.ops.tolerance import state_tolerance
 
 _Batch = tuple[Tensor, Tensor]  # the input and the lengths
 
-Method = Callable[[Any, Tensor, Tensor], Any]
+MethodFunction = Callable[[Any, Tensor, Tensor], Any]
 """A function that runs an RNN on a batch (see `rnn_calls`).
 
 It returns the output and the states.
@@ -39,7 +39,7 @@ PACKED = "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
 """The methods of `pv.run`, which all give the results of packing."""
 
-ALL_METHODS: dict[str, Method] = {
+ALL_METHODS: dict[str, MethodFunction] = {
     PADDED: rnn_calls.padded,
     PACKED: rnn_calls.packed,
     **{f"pv.run, {method}": partial(running.run, method=method) for method in METHODS},
@@ -125,7 +125,7 @@ class Advice(HasNumbers):
     def verdict(self) -> str:
         """The recommendation, and the methods that may be as fast."""
         ratio = self.timing.ratio(self.recommended, PACKED)
-        if ratio.rounds < FEWEST_ROUNDS:
+        if ratio.rounds < MIN_INTERVAL_ROUNDS:
             rounds = with_noun(ratio.rounds, "round")
             return (
                 f"{self.recommended} is the fastest exact method here, but {rounds} cannot show a"
@@ -232,42 +232,51 @@ def advise(
     weight = next(rnn.parameters())
     reject_meta("rnn", weight)
     device = weight.device
-    n = require_nonempty(Layout(lengths)).lengths
-    groups = [n[group] for group in batches(n, batch_size, seed=seed)]
+    n = require_nonempty_sequences(Layout(lengths)).lengths
+    batch_lengths = [n[group] for group in batches(n, batch_size, seed=seed)]
     gpus = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
-        (batch,) = _random_batches(rnn, _representative_lengths(groups, 1), seed)
-        batch_seconds, missing = _try_methods(rnn, batch, device, end)
-        fastest = min(seconds for name, seconds in batch_seconds.items() if name != PADDED)
-        for name, seconds in batch_seconds.items():
-            if name not in (PADDED, PACKED) and seconds > MAX_SLOWDOWN * fastest:
+        (batch,) = _random_batches(rnn, _representative_lengths(batch_lengths, 1), seed)
+        seconds_by_method, missing = _try_methods(rnn, batch, device, end)
+        fastest_seconds = min(
+            seconds for name, seconds in seconds_by_method.items() if name != PADDED
+        )
+        for name, seconds in seconds_by_method.items():
+            if name not in (PADDED, PACKED) and seconds > MAX_SLOWDOWN * fastest_seconds:
                 missing[name] = (
                     f"on one batch, it took over {MAX_SLOWDOWN:g} times as long as the best"
                 )
-        kept = [name for name in batch_seconds if name not in missing]
+        measured_methods = [name for name in seconds_by_method if name not in missing]
         seconds_left = end - time.monotonic()
-        rounds = seconds_left / sum(batch_seconds[name] for name in kept)  # with one batch
+        rounds = seconds_left / sum(
+            seconds_by_method[name] for name in measured_methods
+        )  # with one batch
         affordable_batches = int(rounds / (_TARGET_ROUNDS + 1))
-        n_batches = max(1, min(affordable_batches, MAX_BATCHES, len(groups)))
-        measured_batches = _random_batches(rnn, _representative_lengths(groups, n_batches), seed)
-        calls = {name: partial(_run, ALL_METHODS[name], rnn, measured_batches) for name in kept}
+        n_batches = max(1, min(affordable_batches, MAX_BATCHES, len(batch_lengths)))
+        measured_batches = _random_batches(
+            rnn, _representative_lengths(batch_lengths, n_batches), seed
+        )
+        calls = {
+            name: partial(_run, ALL_METHODS[name], rnn, measured_batches)
+            for name in measured_methods
+        }
         timing = measure(
             calls,
             rounds=max(1, int(rounds / n_batches)),
             warmup=int(rounds >= 2),
             device=device,
-            before=running.clear_caches,
+            before_call=running.clear_caches,
             until_narrow=True,
             budget=seconds_left,
             min_rounds=1,
         )
-    which = "forward and backward" if rnn.training else "forward alone"
+    passes_text = "forward and backward" if rnn.training else "forward alone"
     shortest = n.min()
     longest = n.max()
     steps = f"{shortest} to {longest}" if shortest < longest else f"{longest}"
     sequences = with_noun(n.size, "sequence")
-    what = f"{rnn}, {which}; {sequences} of {steps} steps, in batches of {batch_size}"
-    is_padded_inexact = shortest < longest and PADDED in kept
+    what = f"{rnn}, {passes_text}; {sequences} of {steps} steps, in batches of {batch_size}"
+    is_padded_inexact = shortest < longest and PADDED in measured_methods
     inexact = (PADDED,) if is_padded_inexact else ()
     timing = replace(timing, missing=missing)
     return Advice(timing, n_batches, inexact, what, rnn.mode == "LSTM")
@@ -281,14 +290,14 @@ def _random_batches(rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> 
     generator = torch.Generator().manual_seed(seed)
     random_batches = []
     for n in lengths:
-        padded = Padded(n.size, int(n.max()), rnn.batch_first)
+        padded = PaddedShape(n.size, int(n.max()), rnn.batch_first)
         x = torch.randn(padded.shape(rnn.input_size), generator=generator)
         x = x.to(next(rnn.parameters()))
         random_batches.append((x.requires_grad_(rnn.training), torch.tensor(n)))
     return random_batches
 
 
-def _run(method: Method, rnn: nn.RNNBase, random_batches: Sequence[_Batch]) -> list[Tensor]:
+def _run(method: MethodFunction, rnn: nn.RNNBase, random_batches: Sequence[_Batch]) -> list[Tensor]:
     """Runs the RNN forward and, in training, backward to its inputs and weights.
 
     Returns the output and the final states of the last batch.
@@ -315,17 +324,17 @@ def _try_methods(
     Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
     out. torch's padded run is kept although its results differ.
     """
-    seconds = stopwatch(device)
+    stopwatch = make_stopwatch(device)
     training = rnn.training
-    batch_seconds: dict[str, float] = {}
+    seconds_by_method: dict[str, float] = {}
     missing = {}
     for name in dict.fromkeys((PACKED, *ALL_METHODS)):
-        if batch_seconds and time.monotonic() >= end:
+        if seconds_by_method and time.monotonic() >= end:
             missing[name] = "the budget was used up"
             continue
         run = partial(_run, ALL_METHODS[name], rnn, [batch])
         try:
-            call_seconds = seconds(run)
+            call_seconds = stopwatch(run)
             rnn.eval()
             results = run()
         except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
@@ -343,13 +352,13 @@ def _try_methods(
             continue
         if time.monotonic() + len(ALL_METHODS) * call_seconds < end:
             # A first call also imports and allocates.
-            call_seconds = seconds(run)
-        batch_seconds[name] = call_seconds
-    return batch_seconds, missing
+            call_seconds = stopwatch(run)
+        seconds_by_method[name] = call_seconds
+    return seconds_by_method, missing
 
 
-def _representative_lengths(groups: Sequence[IntArray], n_batches: int) -> list[IntArray]:
+def _representative_lengths(batch_lengths: Sequence[IntArray], n_batches: int) -> list[IntArray]:
     """Ranks batches by cells, divides them into equal groups, and returns the middle of each."""
-    sorted_groups = sorted(groups, key=lambda n: n.size * n.max())
-    middles = (np.arange(n_batches) + 0.5) * len(sorted_groups) / n_batches
-    return [sorted_groups[int(i)] for i in middles]
+    sorted_batch_lengths = sorted(batch_lengths, key=lambda n: n.size * n.max())
+    middle_indices = (np.arange(n_batches) + 0.5) * len(sorted_batch_lengths) / n_batches
+    return [sorted_batch_lengths[int(i)] for i in middle_indices]

@@ -32,7 +32,7 @@ class ChildError(RuntimeError):
 class Child:
     """A call in a child process."""
 
-    def __init__(self, make: MakeSamplers, name: str) -> None:
+    def __init__(self, make_samplers: MakeSamplers, name: str) -> None:
         """Starts the process, which creates the calls and keeps the one called `name`.
 
         The process gets as many threads as this one has, and torch's random seed 0.
@@ -41,7 +41,7 @@ class Child:
         context.set_forkserver_preload(["torch", "packviz.measure.rnn_calls"])
         self._name = name
         self._connection, end = context.Pipe()
-        arguments = (end, make, name, torch.get_num_threads())
+        arguments = (end, make_samplers, name, torch.get_num_threads())
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         end.close()
@@ -77,13 +77,13 @@ class Child:
 
 
 @contextmanager
-def children(make: MakeSamplers, names: Sequence[str]) -> Iterator[dict[str, Child]]:
+def start_children(make_samplers: MakeSamplers, names: Sequence[str]) -> Iterator[dict[str, Child]]:
     """Starts a child for each name, and ends all of them after the `with` block."""
     with ExitStack() as stack:
-        yield {name: stack.enter_context(closing(Child(make, name))) for name in names}
+        yield {name: stack.enter_context(closing(Child(make_samplers, name))) for name in names}
 
 
-def _serve(connection: Connection, make: MakeSamplers, name: str, threads: int) -> None:
+def _serve(connection: Connection, make_samplers: MakeSamplers, name: str, threads: int) -> None:
     """Answers the parent process until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
     torch.set_num_threads(threads)
@@ -95,7 +95,7 @@ def _serve(connection: Connection, make: MakeSamplers, name: str, threads: int) 
         while True:
             connection.recv()
             try:
-                call = call or make()[name]
+                call = call or make_samplers()[name]
                 answer = call()
             except Exception as error:  # the parent decides what follows from it
                 answer = f"{type(error).__name__}: {error}"

@@ -89,10 +89,10 @@ def peak_memory(call: Callable[[], object], device: str | torch.device = "cpu") 
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
+        bytes_before = torch.cuda.memory_allocated(device)
         call()
         torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - before
+        return torch.cuda.max_memory_allocated(device) - bytes_before
     if device.type != "cpu":
         return None
     with discard_output(2):
@@ -121,11 +121,11 @@ def provenance(
     """
     import torch  # noqa: PLC0415
 
-    from packviz.ops.tolerance import multiplies_in_tf32  # noqa: PLC0415
+    from packviz.ops.tolerance import rnn_may_use_tf32  # noqa: PLC0415
 
     device = torch.device(device)
     has_onednn: Callable[[], bool] = torch.backends.mkldnn.is_available
-    record: dict[str, Any] = {
+    description: dict[str, Any] = {
         "device": str(device),
         "device_name": cpu_name(),
         "cpu": cpu_name(),
@@ -145,15 +145,15 @@ def provenance(
     }
     if device.type == "cuda":
         cudnn_version: Callable[[], int | None] = torch.backends.cudnn.version
-        record |= {
+        description |= {
             "device_name": torch.cuda.get_device_name(device),
             "cuda": torch.version.cuda,
             "cudnn": cudnn_version(),
             "driver": _driver_version(),
             "device_memory": torch.cuda.get_device_properties(device).total_memory,
-            "tf32": multiplies_in_tf32(),
+            "tf32": rnn_may_use_tf32(),
         }
-    return record
+    return description
 
 
 def allocator() -> str:
@@ -161,14 +161,14 @@ def allocator() -> str:
 
     Examples are `glibc 2.36, default` and `glibc 2.36, MALLOC_MMAP_MAX_=0`.
     """
-    library = " ".join(platform.libc_ver()).strip() or sys.platform
+    c_library = " ".join(platform.libc_ver()).strip() or sys.platform
     settings = [
         f"{name}={value}" for name, value in _environment_variables(ALLOCATOR_VARIABLES).items()
     ]
-    return ", ".join([library, *(settings or [_DEFAULT_ALLOCATOR])])
+    return ", ".join([c_library, *(settings or [_DEFAULT_ALLOCATOR])])
 
 
-def is_usual_allocator() -> bool:
+def is_default_allocator() -> bool:
     """Returns whether no environment variable changes how memory is allocated on the CPU."""
     return not _environment_variables(ALLOCATOR_VARIABLES)
 
@@ -207,13 +207,13 @@ def wait_until_idle(limit: float) -> float:
     end = time.monotonic() + limit
     pause_seconds = 0.2
     while True:
-        busy = _busy_cores(pause_seconds)
-        if busy < _BUSY_CORES_LIMIT or time.monotonic() >= end:
-            return round(busy, 2)
+        busy_cores = _measure_busy_cores(pause_seconds)
+        if busy_cores < _BUSY_CORES_LIMIT or time.monotonic() >= end:
+            return round(busy_cores, 2)
         pause_seconds = 2.0
 
 
-def _busy_cores(seconds: float) -> float:
+def _measure_busy_cores(seconds: float) -> float:
     """Returns the average number of busy cores in the next seconds.
 
     If the system does not count the time of its cores, this is the load of the last minute.
@@ -222,9 +222,9 @@ def _busy_cores(seconds: float) -> float:
         ValueError: the system reports neither its busy time nor its load.
     """
     try:
-        earlier = _core_ticks()
+        start_ticks = _busy_and_total_ticks()
         time.sleep(seconds)
-        now = _core_ticks()
+        end_ticks = _busy_and_total_ticks()
     except OSError:
         loads = load_average()
         if not loads:
@@ -232,12 +232,12 @@ def _busy_cores(seconds: float) -> float:
                 "wait: this system does not report how busy it is; leave out wait"
             ) from None
         return loads[0]
-    busy = now[0] - earlier[0]
-    passed = now[1] - earlier[1]
-    return busy / max(passed, 1) * (os.cpu_count() or 1)
+    busy_ticks = end_ticks[0] - start_ticks[0]
+    total_ticks = end_ticks[1] - start_ticks[1]
+    return busy_ticks / max(total_ticks, 1) * (os.cpu_count() or 1)
 
 
-def _core_ticks() -> tuple[int, int]:
+def _busy_and_total_ticks() -> tuple[int, int]:
     """Returns the busy time and the total time of all cores together, since the system started.
 
     The unit is a tick of the kernel's clock.
@@ -282,11 +282,11 @@ def caption(place: JsonDict, rounds: Iterable[int] = (), each: Iterable[JsonDict
     kind = f"GPU, CUDA {place.get('cuda')}" if is_on_gpu(place) else "CPU"
     points = [*each] or [place]
     loads = [point["load_average"][0] for point in points if point.get("load_average")]
-    busy = [float(point["busy_cores"]) for point in points if "busy_cores" in point]
+    busy_cores = [float(point["busy_cores"]) for point in points if "busy_cores" in point]
     dates = [point["date"][:10] for point in points if "date" in point]
     parts = [f"{place.get('device_name')} ({kind})", f"torch {place.get('torch')}"]
-    library = place.get("blas", _NOT_RECORDED)
-    parts.append(f"BLAS {_BLAS_NAMES.get(library, library)}")
+    blas_library = place.get("blas", _NOT_RECORDED)
+    parts.append(f"BLAS {_BLAS_NAMES.get(blas_library, blas_library)}")
     if "threads" in place:
         parts.append(with_noun(place["threads"], "thread"))
     parts.append(_allocator_in_words(place))
@@ -296,23 +296,25 @@ def caption(place: JsonDict, rounds: Iterable[int] = (), each: Iterable[JsonDict
         parts.append("a process for each method")
     if "cores" in place:
         cores = with_noun(place["cores"], "core")
-        if busy:
-            parts.append(f"other programs on {_range_text(busy)} of {cores}")
+        if busy_cores:
+            parts.append(f"other programs on {_range_text(busy_cores)} of {cores}")
         elif loads:
             parts.append(f"load {_range_text(loads)} on {cores}")
-    if taken := _range_text(rounds):
-        parts.append(f"{taken} round{'' if taken == '1' else 's'}")
+    if rounds_text := _range_text(rounds):
+        parts.append(f"{rounds_text} round{'' if rounds_text == '1' else 's'}")
     if dates:
         parts.append(_range_text(dates))
-    fake_warning = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
-    return fake_warning + ", ".join(parts)
+    made_up_warning = (
+        f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
+    )
+    return made_up_warning + ", ".join(parts)
 
 
 def _allocator_in_words(place: JsonDict) -> str:
-    library, _, settings = place.get("allocator", _NOT_RECORDED).partition(", ")
+    c_library, _, settings = place.get("allocator", _NOT_RECORDED).partition(", ")
     if not settings:
-        return f"allocator {library}"
-    name = library.partition(" ")[0]
+        return f"allocator {c_library}"
+    name = c_library.partition(" ")[0]
     if settings == _DEFAULT_ALLOCATOR:
         return f"{name}'s default allocator"
     return f"{name}'s allocator with {settings}"
@@ -340,20 +342,24 @@ def check_device(device: str | torch.device) -> str:
     """
     import torch  # noqa: PLC0415
 
-    unknown = f"device is {device!r}; choose cpu, cuda, or a GPU by its number, such as cuda:1"
+    wrong_device_message = (
+        f"device is {device!r}; choose cpu, cuda, or a GPU by its number, such as cuda:1"
+    )
     try:
-        chosen = torch.device(device)
+        parsed_device = torch.device(device)
     except RuntimeError:  # its message lists twenty types of device
-        raise ValueError(unknown) from None
-    if chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
-        raise ValueError(unknown)
-    if chosen.type == "cpu":
-        return str(chosen)
-    gpus = torch.cuda.device_count()
-    if (chosen.index or 0) < gpus:
-        return str(chosen)
-    reason = f"the last GPU here is cuda:{gpus - 1}"
-    if not gpus:
+        raise ValueError(wrong_device_message) from None
+    if parsed_device.type not in ("cpu", "cuda") or (
+        parsed_device.type == "cpu" and parsed_device.index
+    ):
+        raise ValueError(wrong_device_message)
+    if parsed_device.type == "cpu":
+        return str(parsed_device)
+    n_gpus = torch.cuda.device_count()
+    if (parsed_device.index or 0) < n_gpus:
+        return str(parsed_device)
+    reason = f"the last GPU here is cuda:{n_gpus - 1}"
+    if not n_gpus:
         reason = (
             f"torch {torch.__version__} finds no GPU: check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and"
             " that torch was built with CUDA (https://pytorch.org)"

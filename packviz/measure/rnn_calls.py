@@ -36,16 +36,16 @@ def packed(
     rnn: nn.RNNBase,
     x: Tensor,
     lengths: Tensor,
-    in_order: bool = False,
+    is_sorted: bool = False,
     pack: Callable[..., Any] = pack_padded_sequence,
     pad: Callable[..., Any] = pad_packed_sequence,
 ) -> Any:
     """Packs the batch, runs the RNN and pads the output.
 
-    Set `in_order` if the lengths are sorted, longest first.
+    Set `is_sorted` if the lengths are sorted, longest first.
     """
     first = rnn.batch_first
-    output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=in_order))
+    output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=is_sorted))
     return pad(output, batch_first=first)[0], state
 
 
@@ -67,9 +67,9 @@ def make_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool 
             graph.
     """
 
-    def both() -> tuple[Tensor, ...]:
+    def run_forward_backward() -> tuple[Tensor, ...]:
         result = call()
         output: Tensor = result[0] if isinstance(result, tuple) else result
         return output.detach(), *autograd.grad(output, leaves, ones_like(output))
 
-    return both if training else no_grad()(call)
+    return run_forward_backward if training else no_grad()(call)

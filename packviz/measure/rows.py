@@ -69,16 +69,16 @@ def read(path: PathLike, kind: str, version: int) -> tuple[JsonDict, list[JsonDi
     complete_lines, _, _ = content.rpartition("\n")
     try:
         head, *rows = [json.loads(line) for line in complete_lines.splitlines()]
-        actual_kind = f"{head['packviz']!r}, version {head['version']!r}"
+        actual_format = f"{head['packviz']!r}, version {head['version']!r}"
     except (ValueError, KeyError, TypeError):
         raise ValueError(
             f"{name} is not a result file, or is damaged; choose another file"
         ) from None
-    expected = f"{kind!r}, version {version!r}"
-    if actual_kind != expected:
+    expected_format = f"{kind!r}, version {version!r}"
+    if actual_format != expected_format:
         raise ValueError(
-            f"{name} contains results of {actual_kind}, not of {expected}; measure into another"
-            " file"
+            f"{name} contains results of {actual_format}, not of {expected_format}; measure into"
+            " another file"
         )
     return head["provenance"], rows
 

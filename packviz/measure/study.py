@@ -35,20 +35,20 @@ from packviz.measure.machine import (
     JsonDict,
     caption,
     check_device,
+    is_default_allocator,
     is_on_gpu,
-    is_usual_allocator,
     provenance,
     wait_until_idle,
 )
 from packviz.measure.timing import (
-    FEWEST_ROUNDS,
+    MIN_INTERVAL_ROUNDS,
     RATIO_NOTE,
     Call,
     Ratio,
     Sampler,
     Timing,
+    make_stopwatch,
     peak_memories,
-    stopwatch,
     time_call,
     time_rounds,
 )
@@ -144,36 +144,36 @@ class Results(HasText, Generic[P, V]):
     def timings(self, point: P) -> dict[str, Timing]:
         """Returns the timings at a point, by pass. A study that keeps only summaries has none."""
         value = self.values[point]
-        passes = value.items() if isinstance(value, Mapping) else ()
-        return {which: timing for which, timing in passes if isinstance(timing, Timing)}
+        pass_items = value.items() if isinstance(value, Mapping) else ()
+        return {pass_name: timing for pass_name, timing in pass_items if isinstance(timing, Timing)}
 
-    def timing(self, point: P, which: str = "training") -> Timing:
+    def timing(self, point: P, pass_name: str = "training") -> Timing:
         """Returns the timing of a pass at a point.
 
         Raises:
             ValueError: the point was not measured.
         """
         if point not in self.values:
-            measured_points = "; ".join(map(str, self.values))
-            raise ValueError(f"{point} was not measured; choose one of .points: {measured_points}")
-        return self.timings(point)[which]
+            points_text = "; ".join(map(str, self.values))
+            raise ValueError(f"{point} was not measured; choose one of .points: {points_text}")
+        return self.timings(point)[pass_name]
 
-    def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:
+    def ratio(self, point: P, name: str, to: str, pass_name: str = "training") -> Ratio:
         """Returns the time of `name` at a point as a multiple of the time of `to`.
 
         Raises:
             ValueError: one of the calls was not timed.
         """
-        return self.timing(point, which).ratio(name, to)
+        return self.timing(point, pass_name).ratio(name, to)
 
     @property
     def left_out(self) -> list[str]:
         """A line for each call that was not timed, with the point, the pass and the reason."""
         lines = []
         for point in self.values:
-            for which, timing in self.timings(point).items():
+            for pass_name, timing in self.timings(point).items():
                 for name, why in timing.missing.items():
-                    lines.append(f"{point}, {which}, {name}: {why}")
+                    lines.append(f"{point}, {pass_name}, {name}: {why}")
         return lines
 
     @property
@@ -195,9 +195,9 @@ class Results(HasText, Generic[P, V]):
         """Returns a table of times, ratios to the first call and costs for each point and pass."""
         lines = []
         for point in self.values:
-            for which, timing in self.timings(point).items():
+            for pass_name, timing in self.timings(point).items():
                 first = next(iter(timing.seconds), "")
-                lines.append(f"{point}, {which}")
+                lines.append(f"{point}, {pass_name}")
                 head = ["", "ms", f"times as long as {first} (quartiles)"]
                 call_rows = [[*row, timing.costs(row[0])] for row in timing.against(first)]
                 lines += table([head, *call_rows], "<  >  <  <")
@@ -211,11 +211,11 @@ TimedResults = Results[Point, dict[str, Timing]]
 """The results of a study whose points are an RNN and a batch, with timings by pass."""
 
 
-def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
+def machine_captions(results_by_machine: Mapping[str, Results[Any, Any]]) -> list[str]:
     """Returns a line for each machine, with the caption of its results, to place below a chart."""
-    if len(machines) == 1:
-        return [f"Measured on {results.caption}." for results in machines.values()]
-    return [f"{name}: {results.caption}." for name, results in machines.items()]
+    if len(results_by_machine) == 1:
+        return [f"Measured on {results.caption}." for results in results_by_machine.values()]
+    return [f"{name}: {results.caption}." for name, results in results_by_machine.items()]
 
 
 class Comparison(NamedTuple):
@@ -224,15 +224,15 @@ class Comparison(NamedTuple):
     Attributes:
         calls: the functions by name.
         before_call: a function to run before each call, outside the measured time.
-        alike: names of calls that must return the same results, apart from rounding. The first of
-            these calls is the reference. A call that fails, or whose results differ from the
-            reference, is left out.
+        agreeing_calls: names of calls that must return the same results, apart from rounding. The
+            first of these calls is the reference. A call that fails, or whose results differ from
+            the reference, is left out.
         parameters: plain data to store with the times.
     """
 
     calls: Mapping[str, Call]
     before_call: Call = lambda: None
-    alike: Sequence[str] = ()
+    agreeing_calls: Sequence[str] = ()
     parameters: JsonDict | None = None
 
 
@@ -241,7 +241,7 @@ MakeComparison = Callable[[], Comparison]
 
 
 def time_comparison(
-    make: MakeComparison,
+    make_comparison: MakeComparison,
     device: str,
     settings: JsonDict,
     *,
@@ -255,7 +255,7 @@ def time_comparison(
     processes, the times are not affected by what that leaves in memory.
 
     Args:
-        make: a function that makes the comparison.
+        make_comparison: a function that makes the comparison.
         device: the device to measure on.
         settings: the study's parameters: the `rounds`, the `budget` in seconds, the `fewest` rounds
             that are measured whatever they take, and `processes` and `wait` (see `Study.record`).
@@ -277,68 +277,72 @@ def time_comparison(
     wait = settings.get("wait", 0)
     place: dict[str, Any] = {"busy_cores": wait_until_idle(wait)} if wait else {}
     with _fixed_random_state():  # as in the child processes
-        comparison = make()
-    difference, missing = _compared(comparison)
+        comparison = make_comparison()
+    difference, missing = _compare_calls(comparison)
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
     sizes: dict[str, int] = {}
-    if measure_memory and is_usual_allocator():
+    if measure_memory and is_default_allocator():
         sizes = peak_memories(calls, comparison.before_call, device)
     rounds = settings.get("rounds", _MAX_ROUNDS)
     budget = settings.get("budget", math.inf) * share
-    min_rounds = settings.get("fewest", FEWEST_ROUNDS)
+    min_rounds = settings.get("fewest", MIN_INTERVAL_ROUNDS)
     if settings.get("processes") == PROCESS_PER_CALL:
-        from packviz.measure.children import children  # noqa: PLC0415
+        from packviz.measure.children import start_children  # noqa: PLC0415
 
-        with children(partial(_samplers, make, device), [*calls]) as child_samplers:
+        with start_children(
+            partial(_make_samplers, make_comparison, device), [*calls]
+        ) as child_samplers:
             timing = time_rounds(
                 child_samplers, rounds, warmup, budget=budget, min_rounds=min_rounds
             )
     else:
-        samplers = _samplers(lambda: comparison._replace(calls=calls), device)
+        samplers = _make_samplers(lambda: comparison._replace(calls=calls), device)
         timing = time_rounds(samplers, rounds, warmup, budget=budget, min_rounds=min_rounds)
-    now = provenance(device)
-    place |= {name: now[name] for name in CHANGING_FIELDS if name in now}
+    current_provenance = provenance(device)
+    place |= {
+        name: current_provenance[name] for name in CHANGING_FIELDS if name in current_provenance
+    }
     if comparison.parameters:
         place["parameters"] = dict(comparison.parameters)
     place["difference"] = difference
     return dataclasses.replace(timing, provenance=place, memory=sizes, missing=missing)
 
 
-def _samplers(make: MakeComparison, device: str) -> dict[str, Sampler]:
-    comparison = make()
-    clock = stopwatch(device)
+def _make_samplers(make_comparison: MakeComparison, device: str) -> dict[str, Sampler]:
+    comparison = make_comparison()
+    stopwatch = make_stopwatch(device)
     return {
-        name: partial(time_call, call, clock, comparison.before_call)
+        name: partial(time_call, call, stopwatch, comparison.before_call)
         for name, call in comparison.calls.items()
     }
 
 
-def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
+def _compare_calls(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
     from packviz.ops.agreement import full_precision, leaves, relative_error  # noqa: PLC0415
     from packviz.ops.tolerance import gradient_tolerance  # noqa: PLC0415
 
     difference = {}
     missing = {}
-    reference = ""
+    reference_name = ""
     expected = []
     with full_precision():
-        for name in comparison.alike:
+        for name in comparison.agreeing_calls:
             comparison.before_call()
             try:
                 result = [*leaves(comparison.calls[name]()).values()]
             except Exception as error:  # compilers and drivers raise errors of any kind
                 if _is_out_of_memory(error):
                     missing[name] = "out of memory"
-                elif reference:
+                elif reference_name:
                     missing[name] = f"{type(error).__name__}: {first_line(error)}"
                 else:
                     raise
                 continue
-            if not reference:
-                reference = name
+            if not reference_name:
+                reference_name = name
                 expected = result
                 continue
             largest_error, agree = relative_error(result, expected, gradient_tolerance)
@@ -346,56 +350,65 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
                 difference[name] = largest_error
             else:
                 missing[name] = (
-                    f"its results differ from those of {reference!r} by {largest_error:.2g} of the"
-                    " largest value"
+                    f"its results differ from those of {reference_name!r} by {largest_error:.2g} of"
+                    " the largest value"
                 )
     return difference, missing
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an error means that the GPU, the CPU or a library has run out of memory."""
-    signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
+    memory_error_texts = (
+        "out of memory",
+        "can't allocate memory",
+        "not enough memory",
+        "ALLOC_FAILED",
+    )
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in memory_error_texts)
 
 
 def time_training(
-    calls: Callable[[P, str], Comparison],
+    make_point_comparison: Callable[[P, str], Comparison],
     point: P,
     device: str,
     settings: JsonDict,
     warmup: int = 3,
 ) -> dict[str, Timing]:
-    """Times training steps. With `calls` given, it is the `measure` function of a study.
+    """Times training steps.
 
-    `calls` makes the comparison for a point and a device.
+    With `make_point_comparison` given, it is the `measure` function of a study.
+    `make_point_comparison` makes the comparison for a point and a device.
     """
-    make = partial(calls, point, device)
-    return {"training": time_comparison(make, device, settings, warmup=warmup)}
+    make_comparison = partial(make_point_comparison, point, device)
+    return {"training": time_comparison(make_comparison, device, settings, warmup=warmup)}
 
 
 def time_passes(
-    calls: Callable[[P, str, str, JsonDict], Comparison], point: P, device: str, settings: JsonDict
+    make_point_comparison: Callable[[P, str, str, JsonDict], Comparison],
+    point: P,
+    device: str,
+    settings: JsonDict,
 ) -> dict[str, Timing]:
     """Times each of `PASSES`, and measures peak memory, in the way of `time_training`.
 
-    `calls` makes the comparison for a point, a pass, a device and the settings. The forward pass
-    gets half the budget of the training pass.
+    `make_point_comparison` makes the comparison for a point, a pass, a device and the settings. The
+    forward pass gets half the budget of the training pass.
     """
     timings = {}
-    for which, share in (("training", 1.0), ("forward", 0.5)):
-        make = partial(calls, point, which, device, settings)
-        timings[which] = time_comparison(
-            make, device, settings, warmup=1, measure_memory=True, share=share
+    for pass_name, share in (("training", 1.0), ("forward", 0.5)):
+        make_comparison = partial(make_point_comparison, point, pass_name, device, settings)
+        timings[pass_name] = time_comparison(
+            make_comparison, device, settings, warmup=1, measure_memory=True, share=share
         )
     return timings
 
 
 def _read(row: JsonDict) -> Any:
-    return {which: Timing(**row[which]) for which in PASSES if which in row}
+    return {pass_name: Timing(**row[pass_name]) for pass_name in PASSES if pass_name in row}
 
 
 def _timings_as_data(value: Any) -> JsonDict:
-    return {which: dataclasses.asdict(timing) for which, timing in value.items()}
+    return {pass_name: dataclasses.asdict(timing) for pass_name, timing in value.items()}
 
 
 @dataclass(frozen=True)
@@ -499,12 +512,12 @@ class Study(Generic[P, V, R]):
             place = provenance(device, settings)
             place = json.loads(json.dumps(place))  # the same types as in a file
             values = {}
-            every = list(dict.fromkeys(points or self.full_points))
-            for point in _with_progress(every) if progress else every:
+            all_points = list(dict.fromkeys(points or self.full_points))
+            for point in _with_progress(all_points) if progress else all_points:
                 if path and Path(path).exists():
-                    earlier = self.load(path)  # another process may have added points
-                    _require_same_conditions(earlier.provenance, place, path)
-                    if point in earlier.values:
+                    recorded_results = self.load(path)  # another process may have added points
+                    _require_same_conditions(recorded_results.provenance, place, path)
+                    if point in recorded_results.values:
                         continue
                 with _fixed_random_state():
                     value = self.measure(point, device, {**settings, "wait": wait})
@@ -515,10 +528,10 @@ class Study(Generic[P, V, R]):
                     rows.append_row(path, head, row)
         return self.load(path) if path else self.results(place, values)
 
-    def _merge_parameters(self, changed: JsonDict) -> dict[str, Any]:
-        settings = {**self.parameters, **changed}
+    def _merge_parameters(self, changed_parameters: JsonDict) -> dict[str, Any]:
+        settings = {**self.parameters, **changed_parameters}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
-            if name in changed and other not in changed:
+            if name in changed_parameters and other not in changed_parameters:
                 settings.pop(other, None)
         return settings
 
@@ -534,11 +547,11 @@ class Study(Generic[P, V, R]):
         """
         path = rows.find_file(name or f"{self.name}_cpu.json")
         place, entries = rows.read(path, self.name, self.version)
-        fields = [each.name for each in dataclasses.fields(self.point)]
+        field_names = [each.name for each in dataclasses.fields(self.point)]
         values: dict[P, V] = {}
         try:
             for entry in entries:
-                point = self.point(**{name: entry[name] for name in fields})
+                point = self.point(**{name: entry[name] for name in field_names})
                 # If two processes measured the same point, the first measurement counts.
                 values.setdefault(point, self.read(entry))
         except KeyError as error:
@@ -596,12 +609,12 @@ def _fixed_random_state() -> Iterator[None]:
 def _torch_threads(threads: int) -> Iterator[None]:
     import torch  # noqa: PLC0415
 
-    before = torch.get_num_threads()
+    previous_threads = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous_threads)
 
 
 def _with_progress(points: Iterable[P]) -> Iterator[P]:
@@ -627,23 +640,25 @@ def _machine_name(place: JsonDict) -> str:
     return "CPU" if threads == 1 else f"CPU, {threads} threads"
 
 
-def _require_same_conditions(earlier: JsonDict, now: JsonDict, path: PathLike) -> None:
+def _require_same_conditions(
+    recorded_provenance: JsonDict, current_provenance: JsonDict, path: PathLike
+) -> None:
     """Checks that a file's results were measured under the current conditions.
 
     Raises:
         ValueError: they were not. The message lists the differences.
     """
-    before = {**earlier["parameters"], **earlier}
-    after = {**now["parameters"], **now}
+    recorded_values = {**recorded_provenance["parameters"], **recorded_provenance}
+    current_values = {**current_provenance["parameters"], **current_provenance}
     differences = []
-    for name in before | after:
-        old = before.get(name)
-        new = after.get(name)
+    for name in recorded_values | current_values:
+        old = recorded_values.get(name)
+        new = current_values.get(name)
         if name not in _UNCOMPARED_FIELDS and old != new:
             differences.append(f"{name} {old}, not {new}")
     if differences:
-        listed = "; ".join(differences)
+        differences_text = "; ".join(differences)
         raise ValueError(
             f"cannot resume {os.fspath(path)}, which was measured under different conditions"
-            f" ({listed}); use the same options, machine and versions, or another file"
+            f" ({differences_text}); use the same options, machine and versions, or another file"
         )

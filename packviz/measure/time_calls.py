@@ -110,22 +110,22 @@ def time_calls(
                 "the results do not show where the work is done; pass device='cuda' or device='cpu'"
             )
         device = device or "cpu"
-        agreement = "Results were not compared (check=False)."
+        agreement_text = "Results were not compared (check=False)."
         if check:
-            agreement = _check_agreement(results, tolerance, device)
+            agreement_text = _check_agreement(results, tolerance, device)
             empty = [name for name in calls if name not in results]
             if empty:
-                agreement += f" Not compared, because they return None: {', '.join(empty)}."
+                agreement_text += f" Not compared, because they return None: {', '.join(empty)}."
         results.clear()
         timing = measure(
             calls,
             rounds=_MAX_ROUNDS,
             device=device,
-            before=setup,
+            before_call=setup,
             until_narrow=True,
             budget=end - time.monotonic(),
         )
-    return replace(timing, provenance={**timing.provenance, "agreement": agreement.strip()})
+    return replace(timing, provenance={**timing.provenance, "agreement": agreement_text.strip()})
 
 
 def _check_agreement(
@@ -166,5 +166,5 @@ def _check_agreement(
                     f" if the difference is intended, {remedy}"
                 )
             largest = max(largest, error)
-    close = f"to within {largest:.2g} of the largest value" if largest else "exactly"
-    return f"Results agree {close} with those of {first}."
+    closeness_text = f"to within {largest:.2g} of the largest value" if largest else "exactly"
+    return f"Results agree {closeness_text} with those of {first}."

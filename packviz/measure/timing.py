@@ -14,7 +14,7 @@ If x₁ … xₙ are the rounds in ascending order,
 
 The interval uses the largest k for which the right-hand side is at least `CONFIDENCE`. The rounds
 can tell two calls apart if the interval of their ratio excludes 1. This is the sign test. With
-fewer than `FEWEST_ROUNDS` rounds, there is no such interval.
+fewer than `MIN_INTERVAL_ROUNDS` rounds, there is no such interval.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Sampler = Callable[[], Sample]
 CONFIDENCE = 0.95
 """The lowest probability with which a confidence interval covers the true median."""
 
-FEWEST_ROUNDS = 6
+MIN_INTERVAL_ROUNDS = 6
 """The smallest number of rounds that gives a confidence interval. All n rounds lie on one side of
 the median with probability 2 / 2ⁿ, which is at most 1 − `CONFIDENCE` if n is at least 6."""
 
@@ -77,17 +77,17 @@ RATIO_NOTE = "A ratio is the median of the rounds' ratios, not the ratio of two 
 
 _UNSTEADY_FACTOR = 1.5  # the third quartile divided by the first; 1.02 to 1.2 on an idle machine
 _AWAKE_SECONDS = 1.0  # of work that wakes a GPU, and the longest pause in which it stays awake
-_MIN_SECONDS = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
+_SECONDS_FLOOR = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
 
 
-_last_used: dict[str, float] = {}
+_gpu_last_used: dict[str, float] = {}
 """The time at which each GPU last finished a timed call."""
 
 
-def stopwatch(device: object) -> Stopwatch:
+def make_stopwatch(device: object) -> Stopwatch:
     """Returns a stopwatch for work on the CPU or on a GPU."""
     name = str(device)
-    return _cuda_stopwatch(name) if name.startswith("cuda") else _cpu_seconds
+    return _make_cuda_stopwatch(name) if name.startswith("cuda") else _cpu_seconds
 
 
 def _cpu_seconds(call: Call) -> float:
@@ -96,7 +96,7 @@ def _cpu_seconds(call: Call) -> float:
     return (time.perf_counter_ns() - start) / 1e9
 
 
-def _cuda_stopwatch(device: str) -> Stopwatch:
+def _make_cuda_stopwatch(device: str) -> Stopwatch:
     """Returns a stopwatch that uses CUDA events, and wakes the GPU.
 
     The GPU records the times of the events, so time spent in Python afterwards does not count.
@@ -104,23 +104,23 @@ def _cuda_stopwatch(device: str) -> Stopwatch:
     """
     import torch  # noqa: PLC0415
 
-    if time.monotonic() - _last_used.get(device, -math.inf) > _AWAKE_SECONDS:
+    if time.monotonic() - _gpu_last_used.get(device, -math.inf) > _AWAKE_SECONDS:
         _keep_busy(device, _AWAKE_SECONDS)
     event: Callable[..., torch.cuda.Event] = torch.cuda.Event
     with torch.cuda.device(device):
         start_event = event(enable_timing=True)
         end_event = event(enable_timing=True)
 
-    def seconds(call: Call) -> float:
+    def measure_seconds(call: Call) -> float:
         torch.cuda.synchronize(device)
         start_event.record(torch.cuda.current_stream(device))
         call()
         end_event.record(torch.cuda.current_stream(device))
         torch.cuda.synchronize(device)
-        _last_used[device] = time.monotonic()
+        _gpu_last_used[device] = time.monotonic()
         return float(start_event.elapsed_time(end_event)) / 1e3
 
-    return seconds
+    return measure_seconds
 
 
 def _keep_busy(device: str, seconds: float) -> None:
@@ -166,7 +166,7 @@ class Ratio(HasText):
     @property
     def number(self) -> str:
         """The value as text, with as many digits as are known."""
-        return quantities.known(self.value, self.interval)
+        return quantities.format_known_digits(self.value, self.interval)
 
     @property
     def between(self) -> str:
@@ -175,7 +175,7 @@ class Ratio(HasText):
 
     def to_text(self) -> str:
         """Returns a sentence with the ratio, or with "no clear difference"."""
-        if self.rounds < FEWEST_ROUNDS:
+        if self.rounds < MIN_INTERVAL_ROUNDS:
             rounds = with_noun(self.rounds, "round")
             return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
@@ -244,7 +244,8 @@ class Timing(HasText):
         """
         pairs = zip(self._call_times(name), self._call_times(to), strict=True)
         ratios = [
-            max(dividend, _MIN_SECONDS) / max(divisor, _MIN_SECONDS) for dividend, divisor in pairs
+            max(dividend, _SECONDS_FLOOR) / max(divisor, _SECONDS_FLOOR)
+            for dividend, divisor in pairs
         ]
         low, middle, high = _quartiles(ratios)
         return Ratio(name, to, middle, low, high, len(ratios), median_interval(ratios))
@@ -262,18 +263,18 @@ class Timing(HasText):
         """The reason why the machine looks busy, which is its load or the spread; or `""`."""
         if overload := describe_overload(self.provenance):
             return overload
-        if self.rounds < FEWEST_ROUNDS:
+        if self.rounds < MIN_INTERVAL_ROUNDS:
             return ""
         factors = []
         for name in self.seconds:
             low, _, high = self.spread(name)
-            factors.append(high / max(low, _MIN_SECONDS))
-        typical_factor = statistics.median(factors)
-        if typical_factor <= _UNSTEADY_FACTOR:
+            factors.append(high / max(low, _SECONDS_FLOOR))
+        typical_spread = statistics.median(factors)
+        if typical_spread <= _UNSTEADY_FACTOR:
             return ""
         return (
             "even in the middle half of the rounds, times of the same call differ by a factor of"
-            f" {typical_factor:.2g}"
+            f" {typical_spread:.2g}"
         )
 
     @property
@@ -293,7 +294,7 @@ class Timing(HasText):
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", no clear difference"
             ratio_text = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            milliseconds = quantities.milliseconds(self.median(name))
+            milliseconds = quantities.format_milliseconds(self.median(name))
             rows.append([name, milliseconds, ratio_text])
         return rows
 
@@ -313,9 +314,9 @@ class Timing(HasText):
         first, *others = self.seconds
         rows = []
         for name in self.seconds:
-            low, middle, high = map(quantities.milliseconds, self.spread(name))
-            quartiles = f"(quartiles {low} to {high})"
-            rows.append([name, f"{middle} ms", quartiles, self.costs(name)])
+            low, middle, high = map(quantities.format_milliseconds, self.spread(name))
+            quartiles_text = f"(quartiles {low} to {high})"
+            rows.append([name, f"{middle} ms", quartiles_text, self.costs(name)])
         lines = table(rows, "<  .12  <  <")
         lines += [self.ratio(name, first).to_text() for name in others]
         for name, why in self.missing.items():
@@ -337,19 +338,22 @@ class Timing(HasText):
         return self.seconds[name]
 
 
-def time_call(call: Call, clock: Stopwatch, before: Call) -> Sample:
+def time_call(call: Call, stopwatch: Stopwatch, before_call: Call) -> Sample:
     """Makes a call, and returns its seconds and page faults.
 
     Args:
         call: the function to time.
-        clock: a stopwatch.
-        before: a function to run before the call, outside the measured time.
+        stopwatch: a stopwatch.
+        before_call: a function to run before the call, outside the measured time.
     """
-    before()
-    earlier = page_faults()
-    seconds = clock(call)
-    now = page_faults()
-    return seconds, None if now is None or earlier is None else now - earlier
+    before_call()
+    faults_before = page_faults()
+    seconds = stopwatch(call)
+    faults_after = page_faults()
+    return (
+        seconds,
+        None if faults_after is None or faults_before is None else faults_after - faults_before,
+    )
 
 
 def measure(
@@ -358,11 +362,11 @@ def measure(
     rounds: int = 20,
     warmup: int = 3,
     device: str | torch.device = "cpu",
-    before: Call | None = None,
-    clock: Stopwatch | None = None,
+    before_call: Call | None = None,
+    stopwatch: Stopwatch | None = None,
     until_narrow: bool = False,
     budget: float = math.inf,
-    min_rounds: int = FEWEST_ROUNDS,
+    min_rounds: int = MIN_INTERVAL_ROUNDS,
 ) -> Timing:
     """Times several functions against each other, in this process.
 
@@ -374,12 +378,12 @@ def measure(
         rounds: the largest number of rounds.
         warmup: number of rounds to run first, which are not counted.
         device: the device that does the work. The clock waits until the device has finished.
-        before: a function to run before each call, outside the measured time, for example to clear
-            gradients.
-        clock: a stopwatch to use in place of the device's own.
+        before_call: a function to run before each call, outside the measured time, for example to
+            clear gradients.
+        stopwatch: a stopwatch to use in place of the device's own.
         until_narrow: whether to stop as soon as every ratio is known to about 5 %
-            (`Timing.is_narrow`). This is checked after `FEWEST_ROUNDS` rounds, and then whenever
-            their number has grown by a quarter. The check depends only on the width of the
+            (`Timing.is_narrow`). This is checked after `MIN_INTERVAL_ROUNDS` rounds, and then
+            whenever their number has grown by a quarter. The check depends only on the width of the
             intervals, because stopping as soon as two calls can be told apart would find
             differences that don't exist.
         budget: seconds after which no new round begins, once `min_rounds` rounds are complete.
@@ -397,10 +401,12 @@ def measure(
             f"rounds is {rounds}, and warmup is {warmup}; give rounds of at least 1, and warmup of"
             " at least 0"
         )
-    clock = clock or stopwatch(device)
-    before_call = before or (lambda: None)
+    stopwatch = stopwatch or make_stopwatch(device)
+    before_call = before_call or (lambda: None)
     place = provenance(device)  # first, so that no times are lost if this fails
-    samplers = {name: partial(time_call, call, clock, before_call) for name, call in calls.items()}
+    samplers = {
+        name: partial(time_call, call, stopwatch, before_call) for name, call in calls.items()
+    }
     timing = time_rounds(
         samplers,
         rounds,
@@ -414,12 +420,12 @@ def measure(
 
 
 def peak_memories(
-    calls: Mapping[str, Call], before: Call, device: str | torch.device
+    calls: Mapping[str, Call], before_call: Call, device: str | torch.device
 ) -> dict[str, int]:
     """Returns the peak memory of each call in bytes, by name, if it can be measured."""
     sizes = {}
     for name, call in calls.items():
-        before()
+        before_call()
         size = peak_memory(call, device)
         if size is not None:
             sizes[name] = size
@@ -444,7 +450,7 @@ def time_rounds(
     end = time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in names}
     fault_counts: dict[str, list[int]] = {name: [] for name in names}
-    look = FEWEST_ROUNDS
+    next_check = MIN_INTERVAL_ROUNDS
 
     with no_garbage_collection():
         for round_index in range(warmup + rounds):
@@ -457,10 +463,10 @@ def time_rounds(
                     seconds[name].append(call_seconds)
                     if call_faults is not None:
                         fault_counts[name].append(call_faults)
-            if until_narrow and round_index + 1 - warmup >= look:
+            if until_narrow and round_index + 1 - warmup >= next_check:
                 if Timing(seconds).is_narrow:
                     break
-                look += max(1, look // 4)
+                next_check += max(1, next_check // 4)
     median_faults = {
         name: statistics.median_low(fault_counts[name]) for name in calls if fault_counts[name]
     }
@@ -498,7 +504,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Returns an interval that covers the true median with probability `CONFIDENCE` or more.
 
     Its ends are two of the values, chosen by the formula in the docstring of this module. With
-    fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
+    fewer than `MIN_INTERVAL_ROUNDS` values, there is no such interval, and the result is -inf to
+    inf.
     """
     n = len(values)
     two_sided_probabilities = [2 * math.comb(n, k) / 2**n for k in range(n)]

@@ -36,7 +36,7 @@ def full_precision(use_tf32: bool = False) -> Iterator[None]:
             setattr(backend, name, value)
 
 
-def rounding_scales(results: Tensor, is_different: Tensor) -> Tensor:
+def rounding_scales(results: Tensor, difference_mask: Tensor) -> Tensor:
     """Returns for each number the size of which rounding may have changed a share.
 
     A number that both results have, such as the −1e9 of a mask, has no such size. But if only a
@@ -44,10 +44,10 @@ def rounding_scales(results: Tensor, is_different: Tensor) -> Tensor:
 
     Args:
         results: the numbers of one result.
-        is_different: whether they differ from those of the other.
+        difference_mask: whether they differ from those of the other.
     """
     sizes = results.abs().nan_to_num(0, 0)
-    return torch.maximum(sizes * is_different, sizes.clamp(max=1) / 100)
+    return torch.maximum(sizes * difference_mask, sizes.clamp(max=1) / 100)
 
 
 def relative_difference(results: Tensor, expected: Tensor) -> float:

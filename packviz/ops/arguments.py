@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.padded import order, reading
+from packviz.core.padded import describe_shape, dimension_order
 from packviz.core.validation import kind_of, require_plain_values
 
 
@@ -46,9 +46,11 @@ def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> N
         ValueError: the shape does not fit.
     """
     if len(shape) != 3:
-        raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
+        raise ValueError(
+            f"x must be {dimension_order(batch_first, ', I')}, got shape {tuple(shape)}"
+        )
     if shape[2] != rnn.input_size:
-        shape_text = reading(shape, batch_first, feature_dims=", I")
+        shape_text = describe_shape(shape, batch_first, feature_dim_names=", I")
         raise ValueError(
             f"{shape_text}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}"
         )

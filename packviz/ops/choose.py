@@ -39,8 +39,8 @@ class Plan(HasText):
     def to_text(self) -> str:
         """Returns the method and the reason."""
         calls = len(self.cuts) - 1
-        rectangle_text = f", {calls} rectangles" if calls > 1 else ""
-        return f"auto takes: {self.method}{rectangle_text}\nreason: {self.reason}"
+        rectangle_count_text = f", {calls} rectangles" if calls > 1 else ""
+        return f"auto takes: {self.method}{rectangle_count_text}\nreason: {self.reason}"
 
 
 @lru_cache(maxsize=64)
@@ -64,8 +64,8 @@ def choose_plan(
     """
     steps = max(lengths)
     no_cuts = (0, steps)
-    is_plain_forward = not training and not is_projected
-    if steps == min(lengths) and (has_fused_kernel or is_plain_forward or device != "cpu"):
+    is_unprojected_inference = not training and not is_projected
+    if steps == min(lengths) and (has_fused_kernel or is_unprojected_inference or device != "cpu"):
         return Plan("frozen", no_cuts, "all lengths are equal, so there is nothing to pack")
     if device != "cpu":
         return Plan("packed", no_cuts, "on a GPU, no other method has been measured")

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.weak import WeakIdKeyDictionary
 
-from packviz.core.layout import IntArray, running_sequences
-from packviz.core.padded import Padded
+from packviz.core.layout import IntArray, count_running_sequences
+from packviz.core.padded import PaddedShape
 from packviz.ops.masks import to_device
 from packviz.ops.private import version
 
@@ -112,12 +112,12 @@ def pack_cells(cells: Tensor, cell_map: CellMap) -> Tensor:
     """Calls `cell_map.pack` so that the result can be differentiated any number of times."""
     if not needs_grad(cells):
         return cell_map.pack(cells)
-    unpack = partial(pad_rows, cell_map=cell_map, padding_value=0.0)
+    unpack = partial(unpack_rows, cell_map=cell_map, padding_value=0.0)
     rows: Tensor = _LinearMap.apply(cells, cell_map.pack, unpack)  # type: ignore[no-untyped-call]
     return rows
 
 
-def pad_rows(rows: Tensor, cell_map: CellMap, padding_value: float) -> Tensor:
+def unpack_rows(rows: Tensor, cell_map: CellMap, padding_value: float) -> Tensor:
     """Calls `cell_map.pad` so that the result can be differentiated any number of times."""
     pad = partial(cell_map.pad, padding_value=padding_value)
     if not needs_grad(rows):
@@ -160,8 +160,8 @@ class BatchIndex:
         batch = len(self.lengths)
         if key not in self._cell_maps:
             step, sequence = self._steps_and_sequences()
-            padded_shape = Padded(batch, steps, batch_major)
-            self._cell_maps[key] = CellMap(padded_shape.rows(sequence, step), steps * batch)
+            padded_shape = PaddedShape(batch, steps, batch_major)
+            self._cell_maps[key] = CellMap(padded_shape.row_index(sequence, step), steps * batch)
         return self._cell_maps[key]
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
@@ -176,19 +176,19 @@ class BatchIndex:
         return step, self.order.index_select(0, rank)
 
 
-def is_falling(values: list[int]) -> bool:
+def is_descending(values: list[int]) -> bool:
     """Returns whether a list has entries, all of at least 1, and never increases."""
     return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
 
 
-def valid_batch_sizes(packed: PackedSequence) -> list[int]:
+def batch_sizes_if_valid(packed: PackedSequence) -> list[int]:
     """Returns the `batch_sizes`, or an empty list if packing could not have produced them."""
     sizes = packed.batch_sizes
-    is_valid = sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1
-    if not is_valid or packed.data.numel() == 0:
+    is_cpu_int_vector = sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1
+    if not is_cpu_int_vector or packed.data.numel() == 0:
         return []
     values: list[int] = sizes.tolist()
-    is_consistent = is_falling(values) and sum(values) == packed.data.shape[0]
+    is_consistent = is_descending(values) and sum(values) == packed.data.shape[0]
     return values if is_consistent else []
 
 
@@ -206,7 +206,7 @@ def index_from_lengths(
     """Returns the `BatchIndex` of a batch that is to be packed.
 
     Args:
-        sorted_lengths: `(B,)` lengths on the CPU, longest first (see `is_falling`).
+        sorted_lengths: `(B,)` lengths on the CPU, longest first (see `is_descending`).
         order: `(B,)` the caller's index of each sequence in `sorted_lengths`, on the CPU; `None` if
             the caller's sequences are already sorted.
         sorted_indices: the same indices as `order`, but on `device`.
@@ -215,7 +215,7 @@ def index_from_lengths(
     lengths = sorted_lengths.clone()
     if order is not None:
         lengths[order] = sorted_lengths
-    sizes = running_sequences(sorted_lengths.numpy())
+    sizes = count_running_sequences(sorted_lengths.numpy())
     if not is_reordered(order, len(sorted_lengths)):
         sorted_indices = None
     return BatchIndex(sizes, lengths, sorted_indices, device)

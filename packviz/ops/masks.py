@@ -28,13 +28,13 @@ from packviz.core.layout import (
     BOOLEANS_MESSAGE,
     MAX_STEPS,
     Layout,
-    boolean_mask,
     is_mask,
     read_lengths,
+    read_mask,
 )
-from packviz.core.padded import Padded, is_constant, is_padding_on_side, order
+from packviz.core.padded import PaddedShape, dimension_order, is_constant, is_padding_on_side
 from packviz.core.util import warn
-from packviz.core.validation import kind_of, one_of, reject_entries, require_plain_values
+from packviz.core.validation import kind_of, reject_entries, require_one_of, require_plain_values
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -96,7 +96,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
             )
         _check_length_range(n, MAX_STEPS, "the largest number of time steps in a mask")
         max_len = max([0, *n.tolist()])
-    steps = require_time_steps(max_len, "max_len")
+    steps = require_step_count(max_len, "max_len")
     _check_length_range(n, steps, "max_len")
     return _mask_from_lengths(n, steps)
 
@@ -181,7 +181,7 @@ def masked_loss(
         *arguments, lengths = arguments
     if isinstance(lengths, bool):
         raise TypeError(f"batch_first must be passed by name: batch_first={lengths}")
-    one_of("reduction", reduction, ("mean", "sum", "sequence"))
+    require_one_of("reduction", reduction, ("mean", "sum", "sequence"))
     cells: Any = loss
     name = "loss"
     is_loss_function = not isinstance(loss, (Tensor, Module, type)) and callable(loss)
@@ -191,15 +191,15 @@ def masked_loss(
         name = "predictions"
     else:
         require_plain_values("loss", loss)
-        _check_loss(loss, arguments, options)
-    n, padded_batch = _fit_lengths(lengths, cells, name, batch_first)
-    mask = _mask_from_lengths(n, padded_batch.steps)
-    if not padded_batch.batch_first:
+        _check_loss_tensor(loss, arguments, options)
+    n, padded_shape = _read_lengths_and_shape(lengths, cells, name, batch_first)
+    mask = _mask_from_lengths(n, padded_shape.steps)
+    if not padded_shape.batch_first:
         mask = mask.T
     weights = None
     if is_loss_function:
         cells, weights = _loss_per_cell(loss, arguments, mask, options)
-    total: Tensor = _sum_real_cells(cells, mask, padded_batch, reduction)
+    total: Tensor = _sum_real_cells(cells, mask, padded_shape, reduction)
     if reduction == "sum":
         return total.to(cells.dtype)
     if weights is None:
@@ -208,7 +208,7 @@ def masked_loss(
         if reduction != "sequence":
             count = count.sum()
     else:
-        count = _sum_real_cells(weights, mask, padded_batch, reduction)
+        count = _sum_real_cells(weights, mask, padded_shape, reduction)
     mean: Tensor = total / count.masked_fill(count == 0, 1)
     return mean.to(cells.dtype)
 
@@ -216,7 +216,9 @@ def masked_loss(
 _EXAMPLE_CALL = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
 
 
-def _sum_real_cells(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
+def _sum_real_cells(
+    cells: Tensor, mask: Tensor, padded_shape: PaddedShape, reduction: Reduction
+) -> Tensor:
     """Adds up the numbers at real cells, for each sequence or for the batch."""
     # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is
     # summed in float32, because the largest number in float16 is 65,504.
@@ -225,12 +227,12 @@ def _sum_real_cells(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduc
         real = real.float()
     if reduction != "sequence":
         return real.sum()
-    if not batch.batch_first:
+    if not padded_shape.batch_first:
         real = real.transpose(0, 1)
     return real.flatten(1).sum(1)
 
 
-def _check_loss(loss: Any, tensors: Sequence[Any], options: dict[str, Any]) -> None:
+def _check_loss_tensor(loss: Any, tensors: Sequence[Any], options: dict[str, Any]) -> None:
     """Raises an error if `masked_loss` cannot take the loss of each cell with these arguments."""
     if not isinstance(loss, Tensor):
         raise TypeError(
@@ -320,11 +322,11 @@ def _loss_per_cell(
     ignore_index = options.get("ignore_index", -100)
     # In uint8, -100 would be class 156, and an index of uint8 would be a mask.
     _warn_of_ignored_targets(tensors[1].long() == ignore_index, mask, ignore_index, is_torch_loss)
-    classes = targets.long()
-    is_ignored = classes == ignore_index
+    target_classes = targets.long()
+    is_ignored = target_classes == ignore_index
     weights = torch.ones_like(loss)
     if is_torch_loss and weight is not None:
-        weights = weight[classes.masked_fill(is_ignored, 0)]
+        weights = weight[target_classes.masked_fill(is_ignored, 0)]
     return loss.masked_fill(is_ignored, 0), weights.masked_fill(is_ignored, 0)
 
 
@@ -405,8 +407,8 @@ def align(
                 [0, 0, 5]])
         >>> picture = pv.draw.Aligned.of(left, [3, 1], padding_side="left", batch_first=True)
     """
-    one_of("padding_side", padding_side, ("right", "left"))
-    one_of("source_side", source_side, ("right", "left", None))
+    require_one_of("padding_side", padding_side, ("right", "left"))
+    require_one_of("source_side", source_side, ("right", "left", None))
     mask = None
     if is_mask(lengths):
         mask = _mask_tensor(lengths)
@@ -416,9 +418,9 @@ def align(
                 f"source_side is {source_side!r}, but a mask shows where the padding is;"
                 " omit source_side"
             )
-    n, batch = _fit_lengths(lengths, x, "x", batch_first, mask)
+    n, padded_shape = _read_lengths_and_shape(lengths, x, "x", batch_first, mask)
     require_padding_value(padding_value, x.dtype)
-    output_steps = batch.steps if max_len is None else require_time_steps(max_len, "max_len")
+    output_steps = padded_shape.steps if max_len is None else require_step_count(max_len, "max_len")
     if max_len is not None:
         _check_length_range(
             lengths_tensor(lengths),
@@ -426,7 +428,7 @@ def align(
             "max_len",
             "lengths" if mask is None else "mask.sum(1)",
         )
-    cells = x if batch.batch_first else x.transpose(0, 1)
+    cells = x if padded_shape.batch_first else x.transpose(0, 1)
     if source_side is None:
         source_side = "left" if padding_side == "right" else "right"
         can_read_values = _is_readable(cells) and _is_readable(n)
@@ -449,15 +451,17 @@ def align(
     # there, which is slow.
     source_step = step
     if mask is None and source_side == "left":
-        source_step = step + batch.steps - end
-    source_step = source_step.remainder(max(batch.steps, 1))
-    if mask is not None and batch.steps:
+        source_step = step + padded_shape.steps - end
+    source_step = source_step.remainder(max(padded_shape.steps, 1))
+    if mask is not None and padded_shape.steps:
         is_padding = to_device(mask, x.device).logical_not().to(torch.uint8)
         real_first_order = is_padding.argsort(dim=1, stable=True)
-        source_step = real_first_order.gather(1, source_step.expand(batch.batch, output_steps))
-    sequence = torch.arange(batch.batch, device=x.device).unsqueeze(1)
-    index = batch.rows(sequence, source_step)
-    if not batch.batch_first:
+        source_step = real_first_order.gather(
+            1, source_step.expand(padded_shape.batch, output_steps)
+        )
+    sequence = torch.arange(padded_shape.batch, device=x.device).unsqueeze(1)
+    index = padded_shape.row_index(sequence, source_step)
+    if not padded_shape.batch_first:
         index = index.T
         real = real.T
     return gather_with_padding(x.flatten(0, 1), index, real, padding_value)
@@ -496,11 +500,11 @@ def last_output(
         >>> torch.equal(last, torch.cat([h_n[0], h_n[1]], 1))
         True
     """
-    n, batch = _fit_lengths(lengths, output, "output", batch_first)
+    n, padded_shape = _read_lengths_and_shape(lengths, output, "output", batch_first)
     rows = output.flatten(0, 1)
-    sequence = torch.arange(batch.batch, device=output.device)
+    sequence = torch.arange(padded_shape.batch, device=output.device)
     step = (n - 1).clamp(min=0)
-    last_output_rows = gather_with_padding(rows, batch.rows(sequence, step), n > 0, 0.0)
+    last_output_rows = gather_with_padding(rows, padded_shape.row_index(sequence, step), n > 0, 0.0)
     if not bidirectional:
         return last_output_rows
     if output.ndim != 3 or output.shape[2] % 2:
@@ -508,9 +512,11 @@ def last_output(
             f"output has shape {tuple(output.shape)}, and no third dimension with two directions of"
             " equal size: leave bidirectional out, or give the output of a bidirectional RNN"
         )
-    first_output = gather_with_padding(rows, batch.rows(sequence, step * 0), n > 0, 0.0)
-    half = output.shape[2] // 2
-    return torch.cat([last_output_rows[:, :half], first_output[:, half:]], 1)
+    first_output = gather_with_padding(rows, padded_shape.row_index(sequence, step * 0), n > 0, 0.0)
+    features_per_direction = output.shape[2] // 2
+    return torch.cat(
+        [last_output_rows[:, :features_per_direction], first_output[:, features_per_direction:]], 1
+    )
 
 
 def _refuse_inverted_mask(cells: Tensor, mask: Tensor) -> None:
@@ -519,9 +525,11 @@ def _refuse_inverted_mask(cells: Tensor, mask: Tensor) -> None:
         return
     if mask.sum() < 2 or mask.all():
         return
-    unmasked_cells = cells[~mask]
-    has_varying_values = not is_constant(unmasked_cells) and unmasked_cells.isfinite().all()
-    if has_varying_values and is_constant(cells[mask]):
+    cells_outside_mask = cells[~mask]
+    varies_outside_mask = (
+        not is_constant(cells_outside_mask) and cells_outside_mask.isfinite().all()
+    )
+    if varies_outside_mask and is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
             " mask seems to be True at padding: pass mask == 0, or, if it is right, lengths"
@@ -536,8 +544,8 @@ def gather_with_padding(rows: Tensor, index: Tensor, real: Tensor, padding_value
     shape = (*index.shape, *rows.shape[1:])
     if rows.shape[0] == 0:
         return rows.new_full(shape, padding_value)
-    gathered = rows.index_select(0, index.flatten()).reshape(shape)
-    return gathered.masked_fill(~_broadcast_mask(real, gathered.ndim), padding_value)
+    gathered_rows = rows.index_select(0, index.flatten()).reshape(shape)
+    return gathered_rows.masked_fill(~_broadcast_mask(real, gathered_rows.ndim), padding_value)
 
 
 def _mask_from_lengths(n: Tensor, steps: int) -> Tensor:
@@ -551,27 +559,31 @@ def _broadcast_mask(mask: Tensor, ndim: int) -> Tensor:
     return mask.reshape(*mask.shape, *[1] * (ndim - mask.ndim))
 
 
-def _fit_lengths(
+def _read_lengths_and_shape(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
-) -> tuple[Tensor, Padded]:
+) -> tuple[Tensor, PaddedShape]:
     """Checks that lengths or a mask fit `x`. Returns lengths on its device, and its dimensions."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
+        raise TypeError(
+            f"{name} must be a tensor {dimension_order(batch_first)}, got {type(x).__name__}"
+        )
     require_plain_values(name, x)
     if x.ndim < 2:
-        raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
+        raise ValueError(
+            f"{name} must be {dimension_order(batch_first)}, got shape {tuple(x.shape)}"
+        )
     n = lengths_tensor(lengths)
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
-    batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
-    require_mask_width(lengths if mask is None else mask, batch.steps)
-    n_on_device = to_device(n, x.device)
+    padded_shape = PaddedShape.from_checked_shape(n.shape[0], x.shape, batch_first, name)
+    require_mask_width(lengths if mask is None else mask, padded_shape.steps)
+    lengths_on_device = to_device(n, x.device)
     limit_name = f"the time steps of {name}"
     if _is_readable(n):
-        _check_length_range(n, batch.steps, limit_name)
-        return n_on_device, batch
-    _check_length_range(n_on_device, batch.steps, limit_name)
-    return n_on_device.clamp(0, batch.steps), batch
+        _check_length_range(n, padded_shape.steps, limit_name)
+        return lengths_on_device, padded_shape
+    _check_length_range(lengths_on_device, padded_shape.steps, limit_name)
+    return lengths_on_device.clamp(0, padded_shape.steps), padded_shape
 
 
 def require_mask_width(lengths: Any, steps: int) -> None:
@@ -610,7 +622,7 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
             lengths = lengths.lengths
         lengths = torch.as_tensor(lengths, device="cpu")  # a constant of the graph
     if not isinstance(lengths, Tensor) or (lengths.dtype != torch.int64 and _is_readable(lengths)):
-        return torch.from_numpy(read_lengths(lengths, empty=True))
+        return torch.from_numpy(read_lengths(lengths, allow_empty=True))
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS_MESSAGE)
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
@@ -636,7 +648,7 @@ def _mask_tensor(mask: object) -> Tensor:
             " integers 0 and 1 (lengths have one dimension)"
         )
     if _is_readable(values):
-        return torch.from_numpy(boolean_mask(values))
+        return torch.from_numpy(read_mask(values))
     return values.bool()
 
 
@@ -663,7 +675,7 @@ def require_padding_value(value: Any, dtype: torch.dtype) -> None:
         )
 
 
-def require_time_steps(value: int, name: str) -> int:
+def require_step_count(value: int, name: str) -> int:
     """Checks a number of time steps, and returns it.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from packviz.core.padded import Padded
+from packviz.core.padded import PaddedShape
 from packviz.ops import rectangles, split
 from packviz.ops.private import is_vmapped, rnn_kernel
 from packviz.ops.rectangles import Staircase
@@ -40,8 +40,8 @@ class LayerTask(NamedTuple):
     layer: Layer
     staircase: Staircase
     by_step: bool
-    input_shape: Padded
-    output_shape: Padded
+    input_shape: PaddedShape
+    output_shape: PaddedShape
     padding_value: float
 
 
@@ -156,7 +156,7 @@ def _backward(
     d_h_0 = []
     d_c_0 = []
     d_weights: list[Tensor | None] = []
-    n_per_direction = len(intermediates) // layer.directions
+    intermediates_per_direction = len(intermediates) // layer.directions
     for direction, direction_weights in enumerate(layer.split_by_direction(weights)):
         direction_range = range(direction, direction + 1)
         d_cells = x.new_zeros(staircase.n_cells, layer.output_size)
@@ -170,14 +170,14 @@ def _backward(
             )
             is_view = staircase.is_view(layer_task.output_shape, direction_range)
             fill = d_cells.index_fill if is_view else d_cells.index_fill_
-            d_cells = fill(0, staircase.waste, 0)
+            d_cells = fill(0, staircase.padding_indices, 0)
         if d_h_n is not None:
             d_cells.index_add_(0, staircase.last_cells, d_h_n[direction])
         d_final_c = None if c is None else torch.zeros_like(c[direction])
         if d_c_n is not None:
             d_final_c = d_c_n[direction].clone()
         direction_intermediates = intermediates[
-            direction * n_per_direction : (direction + 1) * n_per_direction
+            direction * intermediates_per_direction : (direction + 1) * intermediates_per_direction
         ]
         d_cell_parts, d_h, d_c, d_direction_weights = backward(
             layer,
@@ -223,11 +223,15 @@ def _differentiable_gradients(
     pairs = zip(results, gradients, strict=True)
     pairs_with_grad = [(out, g) for out, g in pairs if g is not None]
     outputs, output_grads = zip(*pairs_with_grad, strict=True)
-    grad_inputs = [x for x in input_views if x is not None and x.requires_grad]
-    grads = torch.autograd.grad(
-        outputs, grad_inputs, output_grads, create_graph=is_differentiable, allow_unused=True
+    differentiable_inputs = [x for x in input_views if x is not None and x.requires_grad]
+    input_grads = torch.autograd.grad(
+        outputs,
+        differentiable_inputs,
+        output_grads,
+        create_graph=is_differentiable,
+        allow_unused=True,
     )
-    grad_iterator = iter(grads)
+    grad_iterator = iter(input_grads)
     return [next(grad_iterator) if x is not None and x.requires_grad else None for x in input_views]
 
 
@@ -236,7 +240,7 @@ def _run_packed_kernel(
 ) -> Result:
     """Computes the same with torch's packed kernel, which can be differentiated repeatedly."""
     layer = layer_task.layer
-    staircase = Staircase.without_padding(layer_task.staircase.lengths, x.device)
+    staircase = Staircase.make_unpadded(layer_task.staircase.lengths, x.device)
     data = x.reshape(-1, x.shape[-1]).index_select(
         0, staircase.source_rows(layer_task.input_shape, 0)
     )
@@ -251,7 +255,7 @@ def _run_packed_kernel(
         [data, data.new_full((1, data.shape[1]), layer_task.padding_value)]
     )
     out = data_and_padding.index_select(
-        0, staircase.target_cells(layer_task.output_shape, range(1))
+        0, staircase.source_cells(layer_task.output_shape, range(1))
     )
     h_n, *c_n = [
         reorder_state(state, None if is_sorted else staircase.rank) for state in final_states

@@ -26,7 +26,7 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.layout import is_mask
-from packviz.core.padded import Padded, reading
+from packviz.core.padded import PaddedShape, describe_shape
 from packviz.ops import index as indices
 from packviz.ops import original
 from packviz.ops.index import (
@@ -34,7 +34,7 @@ from packviz.ops.index import (
     is_on_usable_device,
     needs_grad,
     pack_cells,
-    pad_rows,
+    unpack_rows,
 )
 from packviz.ops.masks import (
     gather_with_padding,
@@ -42,7 +42,7 @@ from packviz.ops.masks import (
     lengths_tensor,
     require_mask_width,
     require_padding_value,
-    require_time_steps,
+    require_step_count,
     to_device,
 )
 from packviz.ops.private import is_transform_active
@@ -172,7 +172,7 @@ def unpack_to_length(
             f"packed must be a PackedSequence, got {type(packed).__name__}: pass the packed"
             " output of an RNN"
         )
-    output_steps = require_time_steps(total_length, "total_length")
+    output_steps = require_step_count(total_length, "total_length")
     longest = len(packed.batch_sizes)
     require_padding_value(padding_value, packed.data.dtype)
     if output_steps < longest and not truncate:
@@ -211,7 +211,7 @@ def _pack_padded(
 ) -> PackedSequence:
     if is_mask(lengths):
         if isinstance(x, Tensor) and x.ndim > 1:
-            input_shape = Padded.of(x.shape, batch_first)
+            input_shape = PaddedShape.from_shape(x.shape, batch_first)
             if lengths.shape[0] == input_shape.batch:
                 require_mask_width(lengths, input_shape.steps)
         lengths = lengths_tensor(lengths)
@@ -238,18 +238,18 @@ def _pack_padded(
     batch = x.shape[0 if batch_first else 1]
     sorted_lengths = n
     order = None
-    is_valid = x.numel() > 0 and n.ndim == 1 and n.is_cpu and len(n) <= batch
+    has_valid_lengths = x.numel() > 0 and n.ndim == 1 and n.is_cpu and len(n) <= batch
     if enforce_sorted:
-        is_valid = is_valid and len(n) == batch
-    elif is_valid:
+        has_valid_lengths = has_valid_lengths and len(n) == batch
+    elif has_valid_lengths:
         # torch's own sort is not stable. The same call gives the same order of equal lengths.
         sorted_lengths, order = torch.sort(n, descending=True)
-    if not (is_valid and indices.is_falling(sorted_lengths.tolist())):
+    if not (has_valid_lengths and indices.is_descending(sorted_lengths.tolist())):
         # This raises torch's error.
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     if sorted_lengths[0] > steps:
-        shape_text = reading(x.shape, batch_first, "input")
-        Padded.of(x.shape, batch_first).require_fitting_lengths(n.numpy(), shape_text)
+        shape_text = describe_shape(x.shape, batch_first, "input")
+        PaddedShape.from_shape(x.shape, batch_first).require_fitting_lengths(n.numpy(), shape_text)
     # torch drops the sequences that have no length.
     if not uses_index or len(sorted_lengths) < batch:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
@@ -273,10 +273,10 @@ def _pack_sorted(
     if order is not None and not x.is_cpu:
         sorted_indices = arrays_to_device(x.device, order.numpy())[0]
     index = indices.index_from_lengths(sorted_lengths, order, sorted_indices, x.device)
-    transposed = x.transpose(0, 1)
-    batch_major_x = x if batch_first else transposed
+    transposed_x = x.transpose(0, 1)
+    batch_major_x = x if batch_first else transposed_x
     is_batch_major = batch_major_x.is_contiguous()
-    cells = x if is_batch_major == batch_first else transposed
+    cells = x if is_batch_major == batch_first else transposed_x
     data = pack_cells(cells.flatten(0, 1), index.padded_cell_map(steps, is_batch_major))
     packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
     indices.cache_index(index, packed)
@@ -303,9 +303,9 @@ def _pad_packed(
         return original.pad_packed_sequence(*arguments)
     longest = sizes.shape[0]
     steps = longest if total_length is None else total_length
-    is_valid = longest > 1 and type(steps) is int and steps >= longest
-    values = indices.valid_batch_sizes(sequence)
-    if not (is_valid and values and isinstance(padding_value, (int, float))):
+    has_valid_steps = longest > 1 and type(steps) is int and steps >= longest
+    values = indices.batch_sizes_if_valid(sequence)
+    if not (has_valid_steps and values and isinstance(padding_value, (int, float))):
         return original.pad_packed_sequence(*arguments)
     if padding_value:  # as in torch, a value that does not fit the dtype is always an error
         data.new_full((2,), padding_value)
@@ -314,7 +314,7 @@ def _pad_packed(
     index = indices.index_from_packed(sequence)
     if index is None:
         return original.pad_packed_sequence(*arguments)
-    cells = pad_rows(data, index.padded_cell_map(steps, is_batch_major), padding_value)
+    cells = unpack_rows(data, index.padded_cell_map(steps, is_batch_major), padding_value)
     dimensions = (batch, steps) if is_batch_major else (steps, batch)
     x = cells.view(*dimensions, *data.shape[1:])
     if batch_first != is_batch_major:
@@ -339,7 +339,7 @@ def _is_supported_tensor(x: Tensor, batch_first: bool) -> bool:
     return type(x) in _PLAIN_TYPES and is_on_usable_device(x)
 
 
-def may_be_faster(x: Tensor) -> bool:
+def may_beat_torch(x: Tensor) -> bool:
     """Returns whether packviz's functions may do more with a tensor than pass it on to torch's."""
     return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MIN_INDEX_NUMBERS
 

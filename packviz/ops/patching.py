@@ -22,8 +22,8 @@ class Patch(HasText):
         """Replaces torch's functions in all modules that are loaded, except packviz's own."""
         self._changed: list[tuple[dict[str, object], str, str]] = []
         for module_name, module in list(sys.modules.items()):
-            package = module_name.partition(".")[0]
-            if package != "packviz" and isinstance(module, ModuleType):
+            package_name = module_name.partition(".")[0]
+            if package_name != "packviz" and isinstance(module, ModuleType):
                 self._patch_module(module_name, vars(module))
         self.places = tuple(place for _, _, place in self._changed)
 

@@ -85,8 +85,8 @@ def fused_lstm_backward(
 
 def has_onednn_bfloat16() -> bool:
     """Returns whether oneDNN can run on bfloat16 on this processor."""
-    is_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return is_supported is not None and bool(is_supported())
+    is_bfloat16_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return is_bfloat16_supported is not None and bool(is_bfloat16_supported())
 
 
 def has_onednn() -> bool:
@@ -116,14 +116,14 @@ def may_have_hooks(module: nn.Module) -> bool:
     If torch lacks a private name used here, the result is True, so `run` calls the module.
     """
     try:
-        own_hooks = (
+        module_hooks = (
             module._forward_hooks
             or module._forward_pre_hooks
             or module._backward_hooks
             or module._backward_pre_hooks
         )
         return bool(
-            own_hooks
+            module_hooks
             or nn.modules.module._global_forward_hooks
             or nn.modules.module._global_forward_pre_hooks
             or nn.modules.module._global_backward_hooks
@@ -156,7 +156,7 @@ def is_vmapped(tensor: Tensor | None) -> bool:
     return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
-VERSION_ATTRIBUTE = "_version"
+TENSOR_VERSION_ATTRIBUTE = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
@@ -165,7 +165,7 @@ def version(tensor: Tensor) -> int | None:
     The result is `None` if torch does not count such changes. If torch lacks the private name used
     here, it is always `None`, so every use of a packed batch rebuilds its index.
     """
-    return None if tensor.is_inference() else getattr(tensor, VERSION_ATTRIBUTE, None)
+    return None if tensor.is_inference() else getattr(tensor, TENSOR_VERSION_ATTRIBUTE, None)
 
 
 def parameters(module: nn.Module) -> Mapping[str, Tensor]:
@@ -193,19 +193,19 @@ def call_with_autograd(call: Callable[[], Result]) -> Result:
     used here, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
     keys = torch._C.DispatchKey
-    excluded_keys = torch._C._dispatch_tls_local_exclude_set()
+    excluded_dispatch_keys = torch._C._dispatch_tls_local_exclude_set()
     for key in (
         keys.AutogradFunctionality,
         keys.AutogradOther,
         keys.AutogradCPU,
         keys.AutogradCUDA,
     ):
-        excluded_keys = excluded_keys.remove(key)
-    excluded_keys = excluded_keys.remove(keys.ADInplaceOrView)
-    guard = torch._C._ForceDispatchKeyGuard(
-        torch._C._dispatch_tls_local_include_set(), excluded_keys
+        excluded_dispatch_keys = excluded_dispatch_keys.remove(key)
+    excluded_dispatch_keys = excluded_dispatch_keys.remove(keys.ADInplaceOrView)
+    dispatch_key_guard = torch._C._ForceDispatchKeyGuard(
+        torch._C._dispatch_tls_local_include_set(), excluded_dispatch_keys
     )
-    with guard, torch.enable_grad():
+    with dispatch_key_guard, torch.enable_grad():
         return call()
 
 
@@ -262,8 +262,8 @@ def record_allocations(call: Callable[[], object]) -> list[int] | None:
     try:
         call()
     finally:
-        events = [event for thread_events in stop_profiler() for event in thread_events]
-    return [event.cpu_memory_usage() for event in events if event.kind() == "memory_alloc"]
+        profiler_events = [event for thread_events in stop_profiler() for event in thread_events]
+    return [event.cpu_memory_usage() for event in profiler_events if event.kind() == "memory_alloc"]
 
 
 # The operator of `pad_packed_sequence`.

@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from packviz.core.cuts import cuts_at_lengths, rectangles
+from packviz.core.cuts import cut_into_rectangles, cuts_at_lengths
 from packviz.core.layout import IntArray
-from packviz.core.padded import Padded
+from packviz.core.padded import PaddedShape
 from packviz.ops.index import arrays_to_device
 from packviz.ops.private import fused_lstm, fused_lstm_backward, rnn_kernel
 from packviz.ops.torch_kernels import Layer, Tensors, copy_to_one_buffer
@@ -83,18 +83,18 @@ class Staircase:
         order: `(B,)` the caller's index of each sequence of the staircase; `None` if they are in
             the caller's order.
         rank: `(B,)` the position of each of the caller's sequences in `order`, or `None`.
-        waste: the indices of the padding among all cells.
+        padding_indices: the indices of the padding among all cells.
         last_cells: `(B,)` the index of the last real cell of each sequence of the staircase.
         source_rows: a function that takes the shape of a padded batch and a direction, and returns
             the row of the batch for each cell. Direction 1 begins at the end of each sequence.
-        target_cells: a function that takes the shape of a padded batch and a range of directions,
+        source_cells: a function that takes the shape of a padded batch and a range of directions,
             and returns, for each row and direction, the index of its cell among the cells of all
             these directions. At padding, the index is the number of cells.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
-        """Computes the staircase of a batch. See `packviz.core.cuts.rectangles`."""
-        rectangle_bounds = rectangles(lengths, cuts)
+        """Computes the staircase of a batch. See `packviz.core.cuts.cut_into_rectangles`."""
+        rectangle_bounds = cut_into_rectangles(lengths, cuts)
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable") if len(rectangle_bounds) > 1 else np.arange(len(n))
         self.sizes = [(end - start, count) for start, end, count in rectangle_bounds]
@@ -114,18 +114,18 @@ class Staircase:
         self.lengths = tuple(lengths)
         self.continuing_counts = [count for _, count in self.sizes[1:]] + [0]
         self.n_cells = len(step)
-        waste = np.flatnonzero(~self._is_real)
+        padding_indices = np.flatnonzero(~self._is_real)
         self._device = device
         self.order: Tensor | None = None
         self.rank: Tensor | None = None
         if (order[:-1] > order[1:]).any():
             self.order, self.rank = arrays_to_device(device, order, np.argsort(order))
-        self.waste, self.last_cells = arrays_to_device(device, waste, last)
+        self.padding_indices, self.last_cells = arrays_to_device(device, padding_indices, last)
         self.source_rows = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_source_rows)
-        self.target_cells = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_target_cells)
+        self.source_cells = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_source_cells)
 
     @classmethod
-    def without_padding(cls, lengths: Sequence[int], device: torch.device) -> Staircase:
+    def make_unpadded(cls, lengths: Sequence[int], device: torch.device) -> Staircase:
         """Returns the staircase with the fewest cells. They are in the order of the packed data."""
         return cls(lengths, cuts_at_lengths(lengths), device)
 
@@ -137,11 +137,11 @@ class Staircase:
         (cells,) = arrays_to_device(self._device, cell_numbers - np.repeat(sizes[:-1], sizes[1:]))
         return cells
 
-    def is_view(self, shape: Padded, directions: range) -> bool:
+    def is_view(self, shape: PaddedShape, directions: range) -> bool:
         """Returns whether the cells of these directions are a padded batch with this shape."""
         return len(self.sizes) == 1 and directions == range(1) and shape.steps == self.sizes[0][0]
 
-    def cells(self, x: Tensor, shape: Padded, direction: int) -> Tensor:
+    def cells(self, x: Tensor, shape: PaddedShape, direction: int) -> Tensor:
         """Returns the cells of a padded batch, `(n_cells, …)`, with any values at padding.
 
         If they are a padded batch, too, they are a view, `(T, B, …)`.
@@ -151,7 +151,7 @@ class Staircase:
         return x.reshape(-1, x.shape[2]).index_select(0, self.source_rows(shape, direction))
 
     def join_parts(
-        self, parts: Sequence[Tensor], shape: Padded, directions: range, value: float
+        self, parts: Sequence[Tensor], shape: PaddedShape, directions: range, value: float
     ) -> Tensor:
         """Returns the parts of some directions' cells in one tensor, for `pad_cells`."""
         if self.is_view(shape, directions):
@@ -159,7 +159,7 @@ class Staircase:
         return torch.cat([*parts, parts[0].new_full((1, parts[0].shape[1]), value)])
 
     def pad_cells(
-        self, cells: Tensor, shape: Padded, directions: range, value: float, is_saved: bool
+        self, cells: Tensor, shape: PaddedShape, directions: range, value: float, is_saved: bool
     ) -> Tensor:
         """Returns the rows of a padded batch, given what `join_parts` returns.
 
@@ -172,30 +172,34 @@ class Staircase:
                 rows = rows.transpose(0, 1) if shape.batch_first else rows
                 out = cells.new_empty(cells.shape)  # a view could not be changed in place
                 out.view(rows.shape).copy_(rows)
-            padding = shape.rows(self.waste % shape.batch, self.waste // shape.batch)
+            padding = shape.row_index(
+                self.padding_indices % shape.batch, self.padding_indices // shape.batch
+            )
             return out.index_fill_(0, padding, value)
         # A gather is faster than a scatter, because it writes in order and fills the padding in the
         # same pass.
-        return cells.index_select(0, self.target_cells(shape, directions))
+        return cells.index_select(0, self.source_cells(shape, directions))
 
-    def _padded_rows(self, shape: Padded, direction: int) -> IntArray:
+    def _padded_row_indices(self, shape: PaddedShape, direction: int) -> IntArray:
         step = self._step
         if direction:
             step = np.where(self._is_real, self._last_step - step, step)
-        rows: IntArray = shape.rows(self._sequence, step)
+        rows: IntArray = shape.row_index(self._sequence, step)
         return rows
 
-    def _compute_source_rows(self, shape: Padded, direction: int) -> Tensor:
-        (rows,) = arrays_to_device(self._device, self._padded_rows(shape, direction))
+    def _compute_source_rows(self, shape: PaddedShape, direction: int) -> Tensor:
+        (rows,) = arrays_to_device(self._device, self._padded_row_indices(shape, direction))
         return rows
 
-    def _compute_target_cells(self, shape: Padded, directions: range) -> Tensor:
+    def _compute_source_cells(self, shape: PaddedShape, directions: range) -> Tensor:
         cells = np.full(
             (shape.batch * shape.steps, len(directions)), len(directions) * self.n_cells
         )
         real = np.flatnonzero(self._is_real)
         for column, direction in enumerate(directions):
-            cells[self._padded_rows(shape, direction)[real], column] = real + column * self.n_cells
+            cells[self._padded_row_indices(shape, direction)[real], column] = (
+                real + column * self.n_cells
+            )
         (cells_on_device,) = arrays_to_device(self._device, cells.ravel())
         return cells_on_device
 
@@ -219,7 +223,7 @@ def forward(
         out, *final_states = rnn_kernel(layer.mode)(x, hx, weights, *options)
         return out, *(state[0] for state in final_states)
 
-    return *_run_rectangles(staircase, cells, h, c, call), []
+    return *_call_per_rectangle(staircase, cells, h, c, call), []
 
 
 def forward_fused(
@@ -228,8 +232,8 @@ def forward_fused(
     """Runs one direction of an LSTM with oneDNN's kernel, for `backward_fused`."""
     weights, cells = _add_freeze_column(staircase, weights, cells, c)
     if len(weights) == 2:
-        zeros = weights[0].new_zeros(len(weights[0]))
-        weights = [*weights, zeros, zeros]
+        zero_bias = weights[0].new_zeros(len(weights[0]))
+        weights = [*weights, zero_bias, zero_bias]
     intermediates: list[Tensor] = []
 
     def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
@@ -239,10 +243,10 @@ def forward_fused(
         intermediates.extend([*inputs, *results])
         return results[:3]
 
-    return *_run_rectangles(staircase, cells, h, c, call), intermediates
+    return *_call_per_rectangle(staircase, cells, h, c, call), intermediates
 
 
-def _run_rectangles(
+def _call_per_rectangle(
     staircase: Staircase,
     cells: Tensor,
     h: Tensor,
@@ -313,15 +317,17 @@ def _add_freeze_column(
 
     Those of an LSTM have the additional column that freezes its state.
     """
-    if c is None or not len(staircase.waste):
+    if c is None or not len(staircase.padding_indices):
         cells = cells.reshape(staircase.n_cells, -1)
-        return weights, cells.index_fill(0, staircase.waste, 0) if len(staircase.waste) else cells
-    marked_cells = nn.functional.pad(cells, (0, 1)).view(staircase.n_cells, -1)
-    marked_cells.index_fill_(0, staircase.waste, 0)
-    marked_cells[:, -1].index_fill_(0, staircase.waste, 1)
+        return weights, cells.index_fill(0, staircase.padding_indices, 0) if len(
+            staircase.padding_indices
+        ) else cells
+    cells_with_freeze_column = nn.functional.pad(cells, (0, 1)).view(staircase.n_cells, -1)
+    cells_with_freeze_column.index_fill_(0, staircase.padding_indices, 0)
+    cells_with_freeze_column[:, -1].index_fill_(0, staircase.padding_indices, 1)
     column = weights[0].new_zeros(len(weights[0]), 1)
     input_gate, forget_gate, *_ = column.chunk(4)
     input_gate.fill_(-FREEZE_WEIGHT)
     forget_gate.fill_(FREEZE_WEIGHT)
-    frozen_weights = torch.cat([weights[0], column], 1)
-    return [frozen_weights, *weights[1:]], marked_cells
+    weight_with_freeze_column = torch.cat([weights[0], column], 1)
+    return [weight_with_freeze_column, *weights[1:]], cells_with_freeze_column

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from packviz.core.padded import Padded
+from packviz.core.padded import PaddedShape
 from packviz.core.spec import GATES
 from packviz.core.util import warn
 from packviz.core.validation import kind_of
@@ -126,7 +126,7 @@ class RNNWithLengths(nn.RNNBase):
             if torch.onnx.is_in_onnx_export() and not hasattr(torch.onnx, "ops"):
                 return self._torch_forward(input, hx)  # torch 2.7
             # torch cannot compile the training of its own LSTM.
-            batch, steps, _ = Padded.of(input.shape, self.batch_first)
+            batch, steps, _ = PaddedShape.from_shape(input.shape, self.batch_first)
             lengths = torch.full((batch,), steps, device="cpu")
         require_padded(input)
         if total_length is None and input.ndim == 3:
@@ -162,27 +162,27 @@ class RNNWithLengths(nn.RNNBase):
         device = x.device.type
         if torch.is_autocast_enabled(device):
             # On a CPU, the packed data of an LSTM or a GRU keep their dtype under autocast.
-            keeps_dtype = device == "cpu" and not self.mode.startswith("RNN")
-            dtype = x.dtype if keeps_dtype else torch.get_autocast_dtype(device)
+            ignores_autocast = device == "cpu" and not self.mode.startswith("RNN")
+            dtype = x.dtype if ignores_autocast else torch.get_autocast_dtype(device)
             x = x.to(dtype)
             states = [state.to(dtype) for state in states]
             weights = [weight.to(dtype) for weight in weights]
         has_dropout = self.dropout > 0 and self.training and self.num_layers > 1
-        n_parts = self.num_layers if has_dropout else 1
+        n_layer_groups = self.num_layers if has_dropout else 1
         steps = x.shape[1 if self.batch_first else 0]
         rnn_settings = (self.mode, self.bias, self.batch_first, bool(self.bidirectional))
         padding = float(padding_value)
-        part_states: list[list[Tensor]] = []
-        for initial_states, part_weights in _split_into_parts(states, weights, n_parts):
-            if part_states:
+        states_by_group: list[list[Tensor]] = []
+        for initial_states, group_weights in _split_by_layer_group(states, weights, n_layer_groups):
+            if states_by_group:
                 x = nn.functional.dropout(x, self.dropout)
-            record = _record_level(x, initial_states, part_weights)
-            is_last_part = len(part_states) == n_parts - 1
-            settings = (*rnn_settings, record, output_steps if is_last_part else steps, padding)
-            tensors = [*initial_states, *part_weights]
+            record = _record_level(x, initial_states, group_weights)
+            is_last_group = len(states_by_group) == n_layer_groups - 1
+            settings = (*rnn_settings, record, output_steps if is_last_group else steps, padding)
+            tensors = [*initial_states, *group_weights]
             x, *final_states, _ = _forward(x, lengths, tensors, len(initial_states), *settings)
-            part_states.append(final_states)
-        h_n, c_n = map(torch.cat, zip(*part_states, strict=True))
+            states_by_group.append(final_states)
+        h_n, c_n = map(torch.cat, zip(*states_by_group, strict=True))
         if self.mode == "LSTM":
             return x, (h_n, c_n)
         return x, h_n
@@ -298,18 +298,18 @@ _RNN_CLASSES: dict[str, type[RNNWithLengths]] = {
 }
 
 
-def _split_into_parts(
-    states: Tensors, weights: Tensors, n_parts: int
+def _split_by_layer_group(
+    states: Tensors, weights: Tensors, n_layer_groups: int
 ) -> Sequence[tuple[Tensors, Tensors]]:
-    """Divides states and weights into those of each part, such as a layer."""
-    size = len(weights) // n_parts
-    chunks = [state.chunk(n_parts) for state in states]
-    parts = []
-    for part in range(n_parts):
-        part_states = [chunk[part] for chunk in chunks]
-        start = part * size
-        parts.append((part_states, weights[start : start + size]))
-    return parts
+    """Divides states and weights into those of each group of layers."""
+    size = len(weights) // n_layer_groups
+    state_chunks = [state.chunk(n_layer_groups) for state in states]
+    groups = []
+    for group in range(n_layer_groups):
+        group_states = [chunks[group] for chunks in state_chunks]
+        start = group * size
+        groups.append((group_states, weights[start : start + size]))
+    return groups
 
 
 # The operator.
@@ -458,10 +458,10 @@ def _fake_results(
     x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rnn = _rnn_with_weights(tensors[n_states:], settings)
-    batch = Padded.of(x.shape, rnn.batch_first)._replace(steps=settings[5])
-    h_n, *cells = map(x.new_empty, state_shapes(rnn, batch.batch))
+    padded_shape = PaddedShape.from_shape(x.shape, rnn.batch_first)._replace(steps=settings[5])
+    h_n, *cells = map(x.new_empty, state_shapes(rnn, padded_shape.batch))
     features = (1 + rnn.bidirectional) * h_n.shape[2]
-    output = x.new_empty(batch.shape(features))
+    output = x.new_empty(padded_shape.shape(features))
     c_n = cells[0] if cells else x.new_empty(0)
     return output, h_n, c_n, torch.empty(0)
 
@@ -490,13 +490,13 @@ def _fake_gradients(*arguments: Any) -> list[Tensor]:
 
 def _copy_shared(results: Iterable[Tensor], arguments: Gradients) -> list[Tensor]:
     """Makes results contiguous, and copies those that share memory with another or an argument."""
-    seen_storage = {storage_id(tensor) for tensor in arguments if tensor is not None}
+    seen_storage_ids = {storage_id(tensor) for tensor in arguments if tensor is not None}
     unshared_results = []
     for result in results:
         result = result.contiguous()
-        if storage_id(result) in seen_storage:
+        if storage_id(result) in seen_storage_ids:
             result = result.clone()
-        seen_storage.add(storage_id(result))
+        seen_storage_ids.add(storage_id(result))
         unshared_results.append(result)
     return unshared_results
 
@@ -546,10 +546,10 @@ def _run_in_onnx(
     if rnn.batch_first:
         x = x.transpose(0, 1)
     steps = x.shape[0]
-    layer_states = []
-    for initial_states, layer_weights in _split_into_parts(states, weights, rnn.num_layers):
+    states_by_layer = []
+    for initial_states, layer_weights in _split_by_layer_group(states, weights, rnn.num_layers):
         x, *final_states = _run_layer_in_onnx(rnn, x, lengths, initial_states, layer_weights)
-        layer_states.append(final_states)
+        states_by_layer.append(final_states)
     if padding_value:
         step = torch.arange(steps, device=x.device).unsqueeze(1)
         real = step < lengths
@@ -559,7 +559,7 @@ def _run_in_onnx(
         x = nn.functional.pad(x, padding_sizes, value=float(padding_value))
     if rnn.batch_first:
         x = x.transpose(0, 1)
-    return x, _state_from_tensors([*map(torch.cat, zip(*layer_states, strict=True))])
+    return x, _state_from_tensors([*map(torch.cat, zip(*states_by_layer, strict=True))])
 
 
 def _run_layer_in_onnx(

@@ -15,9 +15,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import Cuts, best_cuts, count_work, cuts_at_lengths
 from packviz.core.layout import Layout
-from packviz.core.padded import Padded, reading
+from packviz.core.padded import PaddedShape, describe_shape
 from packviz.core.spec import Spec
-from packviz.core.validation import at_least, reject_meta
+from packviz.core.validation import reject_meta, require_at_least
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import (
     require_device,
@@ -30,9 +30,9 @@ from packviz.ops.arguments import (
 from packviz.ops.choose import CALL, Plan, choose_plan
 from packviz.ops.index import (
     arrays_to_device,
+    batch_sizes_if_valid,
     current_stream,
     is_on_usable_device,
-    valid_batch_sizes,
 )
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor, require_mask_width
 from packviz.ops.private import (
@@ -182,7 +182,7 @@ def run(
                 "x is packed, so it has its own lengths and stays packed;"
                 " pass only hx and method with it"
             )
-    if hasattr(rnn, "from_torch") and (may_have_hooks(rnn) or _has_own_forward(rnn)):
+    if hasattr(rnn, "from_torch") and (may_have_hooks(rnn) or _overrides_forward(rnn)):
         raise TypeError(
             "rnn has hooks, or all modules have, or a forward of its own, and pv.run would not run"
             " them: call rnn itself, as in rnn(x, hx, lengths)"
@@ -191,7 +191,7 @@ def run(
     return runner(rnn, x, lengths, hx, method, batch_first, total_length, padding_value)
 
 
-def _has_own_forward(rnn: nn.RNNBase) -> bool:
+def _overrides_forward(rnn: nn.RNNBase) -> bool:
     """Returns whether one of packviz's RNNs has another `forward` than packviz's."""
     if "forward" in vars(rnn):
         return True
@@ -287,7 +287,7 @@ class _Batch(NamedTuple):
     x: Tensor
     n: tuple[int, ...]
     hx: State | None
-    input_shape: Padded
+    input_shape: PaddedShape
     output_steps: int
     padding_value: float
     weights: Tensors
@@ -343,17 +343,19 @@ def _run(
     n = tuple(length_tensor.tolist())
     if not n:
         raise ValueError("lengths is empty; give at least one sequence, and its length")
-    input_shape = Padded.fitting(len(n), shape, batch_first, feature_dims=", I")
+    input_shape = PaddedShape.from_checked_shape(
+        len(n), shape, batch_first, feature_dim_names=", I"
+    )
     require_mask_width(lengths, input_shape.steps)
     if min(n) < 0 or max(n) > input_shape.steps:
         input_shape.require_fitting_lengths(
-            np.array(n), reading(shape, batch_first, feature_dims=", I")
+            np.array(n), describe_shape(shape, batch_first, feature_dim_names=", I")
         )
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     output_steps = max(n)
     if total_length is not None:
-        output_steps = at_least("total_length", total_length, output_steps)
+        output_steps = require_at_least("total_length", total_length, output_steps)
     if hx is not None:
         require_states(rnn, hx, x, input_shape.batch)
     batch = _Batch(rnn, x, n, hx, input_shape, output_steps, padding_value, _usable_weights(rnn, x))
@@ -396,10 +398,10 @@ def _run_packed(
     check_method(method)
     data, sizes, order, rank = packed
     is_eager = not is_tracing() and not torch.compiler.is_compiling()
-    if is_eager and data.ndim == 2 and valid_batch_sizes(packed):
+    if is_eager and data.ndim == 2 and batch_sizes_if_valid(packed):
         sorted_batch = PackedSequence(data, sizes)
         n = tuple(Layout.from_packed(sorted_batch).lengths.tolist())
-        input_shape = Padded(len(n), max(n), False)
+        input_shape = PaddedShape(len(n), max(n), False)
         batch = _Batch(rnn, data, n, hx, input_shape, max(n), 0.0, _usable_weights(rnn, data))
         if _make_plan(batch, method).method != "packed":
             x, _ = packing.pad_packed_sequence(sorted_batch)
@@ -515,11 +517,11 @@ def _run_by_packing(batch: _Batch, lengths: Tensor | list[int]) -> OutputAndStat
     batch_first = input_shape.batch_first
     if not _calls_kernel_directly(rnn, weights):
         return _call_module(rnn, x, lengths, hx, batch_first, output_steps, padding_value)
-    pack = _packing_module(x).pack_padded_sequence
+    pack = _choose_packing_module(x).pack_padded_sequence
     data, sizes, order, rank = pack(x, lengths, batch_first, enforce_sorted=False)
     hx = _zero_state(rnn, data, input_shape.batch) if hx is None else _reorder_states(hx, order)
     data, final_state = _call_kernel(rnn, weights, data, hx, sizes)
-    pad = _packing_module(data).pad_packed_sequence
+    pad = _choose_packing_module(data).pad_packed_sequence
     output, _ = pad(
         PackedSequence(data, sizes, order, rank), batch_first, padding_value, output_steps
     )
@@ -543,9 +545,9 @@ def _call_module(
     ], final_state
 
 
-def _packing_module(x: Tensor) -> ModuleType:
+def _choose_packing_module(x: Tensor) -> ModuleType:
     """Returns the module `packing`, or `original` if `packing` would only call torch."""
-    return packing if packing.may_be_faster(x) else original
+    return packing if packing.may_beat_torch(x) else original
 
 
 def _calls_kernel_directly(rnn: nn.RNNBase, weights: Tensors) -> bool:
@@ -591,11 +593,11 @@ def _reorder_states(states: State, order: Tensor | None) -> State:
 
 def _zero_state(rnn: nn.RNNBase, example: Tensor, batch: int) -> State:
     """Returns the default initial state."""
-    shape, *cell_shapes = state_shapes(rnn, batch)
+    shape, *cell_state_shapes = state_shapes(rnn, batch)
     h = example.new_zeros(shape)
-    if not cell_shapes:
+    if not cell_state_shapes:
         return h
-    return h, example.new_zeros(cell_shapes[0]) if rnn.proj_size else h
+    return h, example.new_zeros(cell_state_shapes[0]) if rnn.proj_size else h
 
 
 def _run_layers(batch: _Batch, staircase: Staircase, by_step: bool) -> OutputAndState:
@@ -614,7 +616,7 @@ def _run_layers(batch: _Batch, staircase: Staircase, by_step: bool) -> OutputAnd
     c_n = []
     for i, layer in enumerate(layers(rnn, batch.weights)):
         is_last_layer = i == rnn.num_layers - 1
-        output_shape = Padded(input_shape.batch, max(batch.n), False)
+        output_shape = PaddedShape(input_shape.batch, max(batch.n), False)
         if is_last_layer:
             output_shape = batch.input_shape._replace(steps=batch.output_steps)
         layer_task = one_layer.LayerTask(

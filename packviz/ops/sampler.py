@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, Sampler
 
 from packviz.core.batches import BUCKETED, WINDOW, batches, split
 from packviz.core.layout import Layout
-from packviz.core.validation import at_least, kind_of
+from packviz.core.validation import kind_of, require_at_least
 
 
 class BucketSampler(Sampler[list[int]]):
@@ -78,10 +78,10 @@ class BucketSampler(Sampler[list[int]]):
                 f"lengths is {kind_of(lengths)}; give the number of time steps of each of its items"
             )
         self.lengths = Layout(lengths).lengths
-        self.batch_size = at_least("batch_size", batch_size)
-        self.window = at_least("window", window)
+        self.batch_size = require_at_least("batch_size", batch_size)
+        self.window = require_at_least("window", window)
         self.drop_last = drop_last
-        self.seed = at_least("seed", seed, 0)
+        self.seed = require_at_least("seed", seed, 0)
         if (num_replicas is None) != (rank is None):
             raise ValueError(
                 f"num_replicas is {num_replicas}, but rank is {rank}; pass both or neither"
@@ -90,8 +90,8 @@ class BucketSampler(Sampler[list[int]]):
             is_distributed = distributed.is_available() and distributed.is_initialized()
             num_replicas = distributed.get_world_size() if is_distributed else 1
             rank = distributed.get_rank() if is_distributed else 0
-        self.num_replicas = at_least("num_replicas", num_replicas)
-        self.rank = at_least("rank", rank, 0)
+        self.num_replicas = require_at_least("num_replicas", num_replicas)
+        self.rank = require_at_least("rank", rank, 0)
         if self.rank >= self.num_replicas:
             raise ValueError(
                 f"rank is {rank}, but num_replicas is {self.num_replicas}; give a lower rank"
@@ -126,7 +126,7 @@ class BucketSampler(Sampler[list[int]]):
             ValueError: a number in `state` is negative or not whole; or the pass has begun, and
                 the arguments of the sampler were others, so that its batches are not these.
         """
-        start = at_least("yielded", state.get("yielded", 0), 0)
+        start = require_at_least("yielded", state.get("yielded", 0), 0)
         for name, value in self._settings().items():
             saved_value = state.get(name, value)
             if start and saved_value != value:
@@ -134,7 +134,7 @@ class BucketSampler(Sampler[list[int]]):
                     f"{name} was {saved_value} when the state was saved, and is {value} here;"
                     " create the sampler as it was, or begin an epoch with set_epoch"
                 )
-        self.epoch = at_least("epoch", state["epoch"], 0)
+        self.epoch = require_at_least("epoch", state["epoch"], 0)
         self._start = start
         self._state = {"epoch": self.epoch, "yielded": start}
 

@@ -30,13 +30,13 @@ def forward(
     h: Tensor,
     c: Tensor | None = None,
 ) -> ForwardResult:
-    """Runs one direction, for `backward`. The cells are those of `Staircase.without_padding`."""
+    """Runs one direction, for `backward`. The cells are those of `Staircase.make_unpadded`."""
     cells = cells.reshape(staircase.n_cells, -1)
     biases = weights[2:4] if layer.bias else ()
     if layer.mode == "GRU":
         y, *intermediates = _gru_forward(staircase, weights, biases, cells, h)
         return [y], None, [cells, h, y, *intermediates]
-    gates = _input_gate_shares(cells, weights[0], biases)
+    gates = _input_share_of_gates(cells, weights[0], biases)
     weight_hh_t = weights[1].t()
     if c is None:
         _rnn_forward(staircase, gates, weight_hh_t, h, layer.mode == "RNN_RELU")
@@ -60,30 +60,33 @@ def backward(
     needs_input_grad: bool,
 ) -> BackwardResult:
     """Computes the gradients of what `forward` takes. It overwrites `dy` and `d_final_c`."""
-    cells, h, y, *gate_tensors = intermediates
+    cells, h, y, *other_intermediates = intermediates
     dh = torch.zeros_like(h)
     weight_ih, weight_hh = weights[:2]
-    d_state_candidate = None  # the gradient of the state's share of the last gate, if that differs
+    # The gradient of the state's share of the last gate, if that differs.
+    d_candidate_from_state = None
     d_projection: list[Tensor] = []
     if d_final_c is not None:
         projection = weights[-1] if layer.is_projected else None
         d_gates, d_projection = _lstm_backward(
-            staircase, weight_hh, projection, gate_tensors, dy, dh, d_final_c
+            staircase, weight_hh, projection, other_intermediates, dy, dh, d_final_c
         )
     elif layer.mode == "GRU":
-        d_gates, d_state_candidate = _gru_backward(staircase, weight_hh, h, y, gate_tensors, dy, dh)
+        d_gates, d_candidate_from_state = _gru_backward(
+            staircase, weight_hh, h, y, other_intermediates, dy, dh
+        )
     else:
         d_gates = _rnn_backward(staircase, weight_hh, y, dy, dh, layer.mode == "RNN_RELU")
     d_weight_hh = d_gates.t() @ _previous_states(staircase, h, y)
     d_bias_hh = d_gates.sum(0)
-    if d_state_candidate is not None:
-        d_gates[:, -d_state_candidate.shape[1] :] = d_state_candidate
+    if d_candidate_from_state is not None:
+        d_gates[:, -d_candidate_from_state.shape[1] :] = d_candidate_from_state
     d_biases = [d_gates.sum(0), d_bias_hh] if layer.bias else []
     d_cells = [d_gates @ weight_ih] if needs_input_grad else []
     return d_cells, dh, d_final_c, [d_gates.t() @ cells, d_weight_hh, *d_biases, *d_projection]
 
 
-def _input_gate_shares(cells: Tensor, weight_ih: Tensor, biases: Tensors) -> Tensor:
+def _input_share_of_gates(cells: Tensor, weight_ih: Tensor, biases: Tensors) -> Tensor:
     """Returns the input's share of the gates, `(N, G · H)`, with two biases or none."""
     if not biases:
         return cells @ weight_ih.t()
@@ -129,21 +132,21 @@ def _gru_forward(
     if biases:
         rz_bias, candidate_bias = biases[1].split_with_sizes([2 * size, size])
         biases = biases[0], torch.cat([rz_bias, torch.zeros_like(candidate_bias)])
-    gates = _input_gate_shares(cells, weights[0], biases)
-    # state_candidate is the state's share of the gate n, before r scales it.
-    y, state_candidate = gates.new_empty(2, len(cells), size)
+    gates = _input_share_of_gates(cells, weights[0], biases)
+    # candidate_from_state is the state's share of the gate n, before r scales it.
+    y, candidate_from_state = gates.new_empty(2, len(cells), size)
     weight_hh_t = weights[1].t()
     rz_weights, candidate_weights = weight_hh_t.split_with_sizes([2 * size, size], 1)
     r, z, candidate = gates.chunk(3, 1)
     rz_gates = gates[:, : 2 * size]
-    for n, y_t, state_candidate_t, rz_t, r_t, z_t, candidate_t in _split_by_step(
-        staircase, y, state_candidate, rz_gates, r, z, candidate
+    for n, y_t, candidate_from_state_t, rz_t, r_t, z_t, candidate_t in _split_by_step(
+        staircase, y, candidate_from_state, rz_gates, r, z, candidate
     ):
         h = h[:n]
         rz_t.addmm_(h, rz_weights).sigmoid_()
-        torch.addmm(candidate_bias, h, candidate_weights, out=state_candidate_t)
-        h = torch.lerp(candidate_t.addcmul_(r_t, state_candidate_t).tanh_(), h, z_t, out=y_t)
-    return [y, gates, state_candidate]
+        torch.addmm(candidate_bias, h, candidate_weights, out=candidate_from_state_t)
+        h = torch.lerp(candidate_t.addcmul_(r_t, candidate_from_state_t).tanh_(), h, z_t, out=y_t)
+    return [y, gates, candidate_from_state]
 
 
 def _gru_backward(
@@ -155,22 +158,22 @@ def _gru_backward(
     dy: Tensor,
     dh: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    gates, state_candidate = intermediates
+    gates, candidate_from_state = intermediates
     r, z, candidate = gates.chunk(3, 1)
     d_gates = torch.empty_like(gates)
     d_gates_3d = d_gates.view(len(y), 3, -1)
     d_r, d_z, d_candidate = d_gates_3d.unbind(1)
-    d_preactivation = tanh_backward(1 - z, candidate, grad_input=torch.empty_like(y))
-    torch.mul(d_preactivation, r, out=d_candidate)
+    d_candidate_preactivation = tanh_backward(1 - z, candidate, grad_input=torch.empty_like(y))
+    torch.mul(d_candidate_preactivation, r, out=d_candidate)
     sigmoid_backward(_previous_states(staircase, h, y) - candidate, z, grad_input=d_z)
-    sigmoid_backward(d_preactivation * state_candidate, r, grad_input=d_r)
+    sigmoid_backward(d_candidate_preactivation * candidate_from_state, r, grad_input=d_r)
     for n, d_gates_3d_t, d_gates_t, dy_t, z_t in reversed(
         _split_by_step(staircase, d_gates_3d, d_gates, dy, z)
     ):
         dh_t = dh[:n]
         d_gates_3d_t.mul_(dy_t.add_(dh_t).unsqueeze(1))
         torch.mm(d_gates_t, weight_hh, out=dh_t).addcmul_(dy_t, z_t)
-    return d_gates, d_preactivation.mul_(dy)
+    return d_gates, d_candidate_preactivation.mul_(dy)
 
 
 def _lstm_forward(
@@ -182,8 +185,8 @@ def _lstm_forward(
     c: Tensor,
 ) -> list[Tensor]:
     size = c.shape[1]
-    states, tanh_c, hidden = gates.new_empty(3, len(gates), size)  # c, tanh(c), o · tanh(c)
-    y = hidden if projection is None else gates.new_empty(len(gates), h.shape[1])
+    states, tanh_c, unprojected_h = gates.new_empty(3, len(gates), size)  # c, tanh(c), o · tanh(c)
+    y = unprojected_h if projection is None else gates.new_empty(len(gates), h.shape[1])
     i, f, candidate, o = gates.chunk(4, 1)
     input_forget = gates[:, : 2 * size]  # i and f
     for (
@@ -192,19 +195,19 @@ def _lstm_forward(
         gates_t,
         c_t,
         tanh_c_t,
-        hidden_t,
+        unprojected_h_t,
         i_t,
         f_t,
         input_forget_t,
         candidate_t,
         o_t,
     ) in _split_by_step(
-        staircase, y, gates, states, tanh_c, hidden, i, f, input_forget, candidate, o
+        staircase, y, gates, states, tanh_c, unprojected_h, i, f, input_forget, candidate, o
     ):
         gates_t.addmm_(h[:n], weight_hh_t)
         input_forget_t.sigmoid_()
         c = torch.mul(f_t, c[:n], out=c_t).addcmul_(i_t, candidate_t.tanh_())
-        h = torch.mul(o_t.sigmoid_(), torch.tanh(c, out=tanh_c_t), out=hidden_t)
+        h = torch.mul(o_t.sigmoid_(), torch.tanh(c, out=tanh_c_t), out=unprojected_h_t)
         if projection is not None:
             h = torch.mm(h, projection.t(), out=y_t)
     return [y, states, gates, tanh_c]

@@ -22,7 +22,7 @@ def state_tolerance(dtype: torch.dtype, device: str) -> float:
     """
     if not dtype.is_floating_point:
         return 0.0
-    if dtype == torch.float32 and device == "cuda" and multiplies_in_tf32():
+    if dtype == torch.float32 and device == "cuda" and rnn_may_use_tf32():
         return TOLERANCE_TF32
     return TOLERANCE.get(dtype, TOLERANCE[torch.float32])
 
@@ -37,7 +37,7 @@ def gradient_tolerance(dtype: torch.dtype) -> float:
     return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
 
-def multiplies_in_tf32() -> bool:
+def rnn_may_use_tf32() -> bool:
     """Returns whether cuDNN may run an RNN in TF32."""
     backend, name = tf32_settings()[0]
     return getattr(backend, name) in (True, "tf32")

@@ -74,8 +74,8 @@ def flat_weight_names(rnn: nn.RNNBase) -> list[str]:
     if rnn.proj_size:
         prefixes.append("weight_hr")
     suffixes = ("", "_reverse") if rnn.bidirectional else ("",)
-    layers_and_directions = [f"l{i}{suffix}" for i in range(rnn.num_layers) for suffix in suffixes]
-    return [f"{prefix}_{layer_name}" for layer_name in layers_and_directions for prefix in prefixes]
+    layer_suffixes = [f"l{i}{suffix}" for i in range(rnn.num_layers) for suffix in suffixes]
+    return [f"{prefix}_{layer_suffix}" for layer_suffix in layer_suffixes for prefix in prefixes]
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from packviz.core.layout import IntArray, Layout
 from packviz.draw.aligned import Aligned
 from packviz.draw.text import MAX_LISTED, is_small, numbers, with_noun
 from packviz.ops.masks import align
-from packviz.panels.panel import Panel, View, beside, dropdown, row
+from packviz.panels.panel import Panel, View, draw_side_by_side, dropdown, row
 from packviz.panels.picker import lengths_field, read
 
 SIDES = ("right", "left")
@@ -73,22 +73,24 @@ class AlignPanel(Panel):
         batch = tensor(_make_batch(layout, self.zeros.value))
         align_batch = partial(align, batch, n, source_side="right", batch_first=True)
         x = align_batch(padding_side=before)
-        moved = align_batch(padding_side=after)
-        guess = guess_alignment(x, after)
-        self.wrong_cells = int((moved != guess).sum())
+        aligned_batch = align_batch(padding_side=after)
+        guessed_batch = guess_alignment(x, after)
+        self.wrong_cells = int((aligned_batch != guessed_batch).sum())
         mark = "✗" if self.wrong_cells else "✓"
         draw_batch = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
         draw_result = partial(draw_batch, padding_side=after)
-        given_drawing = draw_batch(x, padding_side=before, title=f"x: padding on the {before}")
-        right_drawing = draw_result(moved, title=f"✓ padding on the {after}, by lengths")
-        guess_drawing = draw_result(guess, title=f"{mark} guessed from zeros", like=moved)
-        pictures = [given_drawing, right_drawing, guess_drawing]
+        batch_drawing = draw_batch(x, padding_side=before, title=f"x: padding on the {before}")
+        aligned_drawing = draw_result(aligned_batch, title=f"✓ padding on the {after}, by lengths")
+        guessed_drawing = draw_result(
+            guessed_batch, title=f"{mark} guessed from zeros", like=aligned_batch
+        )
+        pictures = [batch_drawing, aligned_drawing, guessed_drawing]
         summary = "Here the guess happens to be right in every cell."
         if self.wrong_cells:
             share = f"{self.wrong_cells:,} of {with_noun(layout.n_cells, 'cell')}"
             summary = f"Guessing from zeros gets {share} wrong."
         texts = [summary, *(picture.to_text() for picture in pictures)]
-        return View(partial(beside, pictures), summary, lambda: "\n\n".join(texts))
+        return View(partial(draw_side_by_side, pictures), summary, lambda: "\n\n".join(texts))
 
 
 def guess_alignment(x: Tensor, padding_side: str) -> Tensor:
@@ -100,15 +102,15 @@ def guess_alignment(x: Tensor, padding_side: str) -> Tensor:
         x: a tensor `(B, T)` of numbers, padded with zeros.
         padding_side: `"right"` or `"left"`.
     """
-    moved = x.clone()
+    rotated_rows = x.clone()
     for b, values in enumerate(x):
         nonzero_steps = values.nonzero().flatten().tolist()
         if nonzero_steps:
             shift = len(values) - 1 - nonzero_steps[-1]
             if padding_side == "right":
                 shift = -nonzero_steps[0]
-            moved[b] = values.roll(shift)
-    return moved
+            rotated_rows[b] = values.roll(shift)
+    return rotated_rows
 
 
 def _make_batch(layout: Layout, zeros: str) -> IntArray:

@@ -9,16 +9,16 @@ import anywidget
 import traitlets
 
 from packviz.core import lengths as sources
-from packviz.core.layout import Layout, require_nonempty
-from packviz.core.validation import at_least
+from packviz.core.layout import Layout, require_nonempty_sequences
+from packviz.core.validation import require_at_least
 from packviz.draw import picture
 from packviz.draw.drawing import Drawing
-from packviz.draw.palette import STYLE
+from packviz.draw.palette import DARK_PAGE_STYLE
 from packviz.panels.panel import drop_unusable_widget, source
 
 _MIN_DRAWN_SEQUENCES = 12
 _N_SEEDS = 10
-_KINDS = ("uniform", "log-normal", "nearly equal", "equal")
+_LENGTH_KINDS = ("uniform", "log-normal", "nearly equal", "equal")
 
 
 class LengthsError(traitlets.TraitError, ValueError):
@@ -51,7 +51,7 @@ class BatchPanel(anywidget.AnyWidget):
     """
 
     _esm = source("batch.js")
-    _css = STYLE + source("batch.css")
+    _css = DARK_PAGE_STYLE + source("batch.css")
     kind = traitlets.Unicode("batch", read_only=True).tag(sync=True)
     # A Tuple would refuse a tensor before `_validate_lengths` reads it.
     lengths: traitlets.TraitType[tuple[int, ...], object] = traitlets.TraitType(()).tag(sync=True)
@@ -71,11 +71,11 @@ class BatchPanel(anywidget.AnyWidget):
         Raises:
             ValueError: a length or `longest` is not valid.
         """
-        at_least("longest", longest)
+        require_at_least("longest", longest)
         super().__init__(lengths=Layout(lengths).lengths.tolist(), longest=longest)
         n_sequences = max(_MIN_DRAWN_SEQUENCES, len(self.lengths))
         draws = {}
-        for kind in _KINDS:
+        for kind in _LENGTH_KINDS:
             draw = sources.DISTRIBUTIONS[kind]
             draws[kind] = [draw(n_sequences, longest, seed).tolist() for seed in range(_N_SEEDS)]
         self.set_trait("draws", draws)
@@ -83,7 +83,7 @@ class BatchPanel(anywidget.AnyWidget):
     @traitlets.validate("lengths")
     def _validate_lengths(self, proposal: traitlets.Bunch) -> tuple[int, ...]:
         try:
-            return tuple(require_nonempty(Layout(proposal.value)).lengths.tolist())
+            return tuple(require_nonempty_sequences(Layout(proposal.value)).lengths.tolist())
         except (ValueError, TypeError) as error:
             raise LengthsError(str(error)) from None
 

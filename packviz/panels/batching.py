@@ -13,7 +13,7 @@ from packviz.draw import bars
 from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import numbers, percent, with_noun
-from packviz.panels.panel import Panel, View, dropdown, row, show, slider
+from packviz.panels.panel import Panel, View, dropdown, row, set_visible, slider
 from packviz.panels.picker import OWN_LIST, LengthsPicker
 
 _CELL_LABELS = ("real cells", "padding", "padding")
@@ -87,9 +87,9 @@ class BatchingPanel(Panel):
         if order_matters:  # moves the slider back if it is beyond the range
             self.window.max = min(WINDOW, n_batches)
         is_shuffled = order in (SHUFFLED, BUCKETED) and order_matters
-        show(self.window, order == BUCKETED and order_matters)
-        show(self.picker.seed, is_shuffled or self.picker.is_random)
-        show(self.strategy, processes > 1)
+        set_visible(self.window, order == BUCKETED and order_matters)
+        set_visible(self.picker.seed, is_shuffled or self.picker.is_random)
+        set_visible(self.strategy, processes > 1)
         window = self.window.value
         seed = self.picker.seed.value
         groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
@@ -115,11 +115,11 @@ class BatchingPanel(Panel):
         )  # how many more the slowest of each step has
         shares = {}
         for i in range(processes):
-            own_tokens = int(process_tokens[i])
+            rank_tokens = int(process_tokens[i])
             waiting_tokens = int(idle_tokens[i])
-            shares[f"rank {i}"] = (own_tokens, waiting_tokens)
+            shares[f"rank {i}"] = (rank_tokens, waiting_tokens)
             lines.append(
-                f"rank {i} has {own_tokens:,} tokens, and waits as long as {waiting_tokens:,} take"
+                f"rank {i} has {rank_tokens:,} tokens, and waits as long as {waiting_tokens:,} take"
             )
         waiting_text = f"{100 * buckets.idle(tokens):.3g} % of the time"
         waiting_text += ", if time is proportional to tokens"
@@ -133,7 +133,7 @@ class BatchingPanel(Panel):
             drawings = [padding_chart]
             if processes > 1:
                 idle_fill = THEMES[theme].padding
-                waiting_chart = bars.draw_totals(
+                waiting_chart = bars.draw_saving_bars(
                     f"Waiting takes {waiting_text}", shares, theme, _TOKEN_LABELS, idle_fill
                 )
                 drawings.append(waiting_chart)

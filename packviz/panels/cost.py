@@ -9,7 +9,7 @@ from packviz.count.flops import flops
 from packviz.draw.picture import Picture
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import percent
-from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
+from packviz.panels.panel import Panel, View, checkbox, dropdown, row, set_visible, slider
 from packviz.panels.picker import lengths_field, read
 
 
@@ -49,8 +49,8 @@ class CostPanel(Panel):
         self.hidden_size = slider("hidden_size", hidden_size, 1, max(128, hidden_size))
         self.num_layers = slider("num_layers", 1, 1, 4)
         self.proj_size = slider("proj_size", 0, 0, max(hidden_size - 1, 1))
-        self.bidirectional = tick("bidirectional")
-        self.input_grad = tick("x needs a gradient")
+        self.bidirectional = checkbox("bidirectional")
+        self.input_grad = checkbox("x needs a gradient")
         choices = row(self.typed, self.mode, self.bidirectional, self.input_grad)
         sizes = row(self.input_size, self.hidden_size)
         super().__init__(choices, sizes, row(self.num_layers, self.proj_size))
@@ -65,7 +65,7 @@ class CostPanel(Panel):
         bidirectional = self.bidirectional.value
         allows_projection = mode == "LSTM" and hidden_size > 1
         proj_size = self.proj_size.value if allows_projection else 0
-        show(self.proj_size, allows_projection)
+        set_visible(self.proj_size, allows_projection)
         spec = Spec(mode, self.input_size.value, hidden_size, layers, bidirectional, proj_size)
         layout = read(self.typed.value)
         batch = Picture(layout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
-from packviz.core.validation import at_least
+from packviz.core.validation import require_at_least
 from packviz.draw.documents import MASKS, NO_MASK, Scores
 from packviz.panels.panel import Panel, View, dropdown, row, slider
 from packviz.panels.picker import OWN_LIST, LengthsPicker
@@ -55,7 +55,7 @@ class RowPanel(Panel):
                 or `mask` is unknown.
         """
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
-        self._reach = max(at_least("row_size", row_size), MIN_SLIDER_END)
+        self._reach = max(require_at_least("row_size", row_size), MIN_SLIDER_END)
         self.row_size = slider("row_size", row_size, 1, self._reach, "row size")
         self.strategy = dropdown("strategy", strategy, FILLS, "rows")
         self.mask = dropdown("mask", mask, MASKS)

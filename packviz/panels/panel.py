@@ -15,10 +15,10 @@ import ipywidgets as widgets
 import traitlets
 from IPython import get_ipython
 
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.draw import theme
 from packviz.draw.drawing import Drawing
-from packviz.draw.palette import LIVE, STYLE
+from packviz.draw.palette import DARK_PAGE_STYLE, LIVE
 from packviz.draw.sheet import WIDTH, Sheet
 from packviz.draw.sheet import row as sheets_in_rows
 
@@ -38,7 +38,7 @@ class Companion(anywidget.AnyWidget):
     """
 
     _esm = source("companion.js")
-    _css = STYLE + source("companion.css")
+    _css = DARK_PAGE_STYLE + source("companion.css")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
@@ -170,9 +170,9 @@ class Panel(widgets.VBox):
 
     def _report_moved_controls(self) -> None:
         move_notes = []
-        for control, chosen in self._chosen.items():
-            if control.value != chosen and control.layout.display != "none":
-                move_note = f"went from {chosen} to {control.value} to fit."
+        for control, chosen_value in self._chosen.items():
+            if control.value != chosen_value and control.layout.display != "none":
+                move_note = f"went from {chosen_value} to {control.value} to fit."
                 move_notes.append(f"{control.description} {move_note}")
         self._moved = " ".join(move_notes)
         self.note.value = _line_html(self._moved)
@@ -209,14 +209,14 @@ def _line_html(words: str, style: str = "", tag: str = "div") -> str:
     return f'<{tag} style="{css}">{escape(words)}</{tag}>'
 
 
-def _walk_widgets(parents: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
+def _walk_widgets(root_widgets: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
     """Yields widgets and all their descendants."""
-    for widget in parents:
+    for widget in root_widgets:
         yield widget
         yield from _walk_widgets(getattr(widget, "children", ()))
 
 
-def beside(drawings: Sequence[Drawing], theme: str) -> Sheet:
+def draw_side_by_side(drawings: Sequence[Drawing], theme: str) -> Sheet:
     """Draws pictures side by side, or one below the other if the page is too narrow."""
     return sheets_in_rows([drawing.sheet(theme) for drawing in drawings], theme, 16, WIDTH)
 
@@ -238,7 +238,7 @@ def slider(name: str, value: int, low: int, high: int, description: str = "") ->
     return widgets.IntSlider(value=value, min=low, max=high, description=description or name)
 
 
-def tick(name: str) -> widgets.Checkbox:
+def checkbox(name: str) -> widgets.Checkbox:
     """Returns a checkbox with its name as the label."""
     return widgets.Checkbox(value=False, description=name, indent=False)
 
@@ -253,12 +253,12 @@ def dropdown(
     """
     return widgets.Dropdown(
         options=choices,
-        value=one_of(name, value, choices),
+        value=require_one_of(name, value, choices),
         description=description or name,
         layout=layout,
     )
 
 
-def show(control: widgets.Widget, is_visible: bool) -> None:
+def set_visible(control: widgets.Widget, is_visible: bool) -> None:
     """Shows or hides a control."""
     control.layout.display = None if is_visible else "none"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import ipywidgets as widgets
 
 from packviz.core import lengths as sources
-from packviz.core.layout import Layout, require_nonempty
+from packviz.core.layout import Layout, require_nonempty_sequences
 from packviz.core.sentences import sentences
-from packviz.panels.panel import dropdown, row, show, slider
+from packviz.panels.panel import dropdown, row, set_visible, slider
 
 OWN_LIST = "your own list"
 LENGTH_KINDS = (*sources.DISTRIBUTIONS, OWN_LIST)
@@ -27,16 +27,16 @@ EXAMPLE_LENGTHS = (4, 6, 8, 5, 4, 3, 7, 8)
 
 def lengths_field(lengths: Sequence[int]) -> widgets.Text:
     """Returns a text field with these lengths."""
-    return widgets.Text(value=listed(lengths), description="lengths")
+    return widgets.Text(value=lengths_text(lengths), description="lengths")
 
 
-def listed(lengths: Layout | Sequence[int]) -> str:
+def lengths_text(lengths: Layout | Sequence[int]) -> str:
     """Returns lengths as text for a field.
 
     Raises:
         ValueError: a length is not valid.
     """
-    return ", ".join(map(str, require_nonempty(Layout(lengths)).lengths.tolist()))
+    return ", ".join(map(str, require_nonempty_sequences(Layout(lengths)).lengths.tolist()))
 
 
 def read(text: str) -> Layout:
@@ -45,7 +45,7 @@ def read(text: str) -> Layout:
     Raises:
         ValueError: the text is not a list of lengths.
     """
-    return require_nonempty(Layout(sources.parse(text)))
+    return require_nonempty_sequences(Layout(sources.parse(text)))
 
 
 class LengthsPicker(widgets.VBox):
@@ -85,13 +85,13 @@ class LengthsPicker(widgets.VBox):
         self.seed = slider("seed", 0, 0, 99)
         field_layout = widgets.Layout(width="680px", height="64px")
         self.typed = widgets.Textarea(
-            value=listed(listed_lengths), description="list", layout=field_layout
+            value=lengths_text(listed_lengths), description="list", layout=field_layout
         )
         self.kind.observe(lambda _: self._show_controls(), names="value")
         self._show_controls()
         self._limit_longest()
-        sizes_row = row(self.kind, self.sequences)
-        super().__init__([sizes_row, row(self.longest, self.seed), self.typed])
+        kind_row = row(self.kind, self.sequences)
+        super().__init__([kind_row, row(self.longest, self.seed), self.typed])
 
     @property
     def is_random(self) -> bool:
@@ -118,10 +118,10 @@ class LengthsPicker(widgets.VBox):
     def _show_controls(self) -> None:
         kind = self.kind.value
         is_sampled = kind != OWN_LIST
-        show(self.sequences, is_sampled)
-        show(self.longest, is_sampled)
-        show(self.seed, self.is_random)
-        show(self.typed, not is_sampled)
+        set_visible(self.sequences, is_sampled)
+        set_visible(self.longest, is_sampled)
+        set_visible(self.seed, self.is_random)
+        set_visible(self.typed, not is_sampled)
 
     def _limit_longest(self) -> None:
         """Limits the slider `longest` to the greatest value that makes a difference."""

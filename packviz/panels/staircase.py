@@ -8,13 +8,13 @@ from functools import lru_cache, partial
 import ipywidgets as widgets
 
 from packviz.core.cuts import Cuts, best_cuts, count_work, cuts_at_lengths
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import require_at_least, require_one_of
 from packviz.draw.stairs import Stairs, plot_trade_off
 from packviz.draw.text import with_noun
-from packviz.panels.panel import Panel, View, beside, row
+from packviz.panels.panel import Panel, View, draw_side_by_side, row
 from packviz.panels.picker import OWN_LIST, LengthsPicker
 
-MAX_CONSECUTIVE = 12
+ALL_COUNTS_UP_TO = 12
 """The slider offers every number of rectangles up to this one, and some larger numbers."""
 
 CALL_COSTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -65,11 +65,11 @@ class StaircasePanel(Panel):
         """
         kind = kind if lengths is None else OWN_LIST
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
-        one_of("call", call, CALL_COSTS)
+        require_one_of("call", call, CALL_COSTS)
         self.call = _option_slider("cells that cost as much as a call", CALL_COSTS)
         self.call.value = call
         self.call.style.description_width = "initial"
-        self.rectangles = _option_slider("rectangles", [at_least("rectangles", rectangles)])
+        self.rectangles = _option_slider("rectangles", [require_at_least("rectangles", rectangles)])
         super().__init__(self.picker, row(self.call, self.rectangles))
 
     def view(self) -> View:
@@ -92,15 +92,15 @@ class StaircasePanel(Panel):
         self.costs = dict(zip(cuts_by_count, ratios, strict=True))
         self.shown = stairs = Stairs(layout, cuts_by_count[n_rectangles])
         self.trade_off = plots = plot_trade_off(tuple(cuts_by_count), wasted, ratios, n_rectangles)
-        price_text = f"a call costs as much as {with_noun(call, 'cell')}"
+        call_cost_text = f"a call costs as much as {with_noun(call, 'cell')}"
         ratio_text = f"{self.costs[n_rectangles]:.2f} times"
         cost = f"this staircase costs {ratio_text} as much as a single rectangle"
-        summary = f"{stairs.summary()} If {price_text}, {cost}."
+        summary = f"{stairs.summary()} If {call_cost_text}, {cost}."
 
         def describe() -> str:
-            return f"If {price_text}:\n{stairs.to_text()}\n\n{plots.to_text()}"
+            return f"If {call_cost_text}:\n{stairs.to_text()}\n\n{plots.to_text()}"
 
-        return View(partial(beside, [stairs, plots]), summary, describe)
+        return View(partial(draw_side_by_side, [stairs, plots]), summary, describe)
 
 
 def _option_slider(description: str, options: Sequence[int]) -> widgets.SelectionSlider:
@@ -114,11 +114,11 @@ def best_staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
     packing_cuts = cuts_at_lengths(lengths)
     max_rectangles = len(packing_cuts) - 1
     cuts_by_count = {}
-    for k in range(1, min(max_rectangles, MAX_CONSECUTIVE) + 1):
+    for k in range(1, min(max_rectangles, ALL_COUNTS_UP_TO) + 1):
         cuts_by_count[k] = best_cuts(lengths, 0, k)
     # The more a call costs, the fewer rectangles are best, so other costs lead to other staircases.
     call = max(lengths) * len(lengths)
-    while call > 1 and max_rectangles > MAX_CONSECUTIVE:
+    while call > 1 and max_rectangles > ALL_COUNTS_UP_TO:
         cuts = best_cuts(lengths, call)
         cuts_by_count.setdefault(len(cuts) - 1, cuts)
         call //= 2

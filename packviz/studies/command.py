@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from packviz.core.util import require_suffix
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.draw.drawing import Drawing
 from packviz.draw.picture import show
 from packviz.draw.text import table
 from packviz.measure.study import Study
 
-STUDIES = {
+STUDY_DESCRIPTIONS = {
     "savings": "time that packing saves at equal FLOPs, with few and many distinct lengths",
     "compiled": "compiling and packing, together and separately",
     "methods": "torch padded, packed, and every method of pv.run (also --points untuned)",
@@ -35,7 +35,7 @@ AnyStudy = Study[Any, Any, Any]
 
 
 def load_study(name: str) -> AnyStudy:
-    """Returns a study by its name in `STUDIES`."""
+    """Returns a study by its name in `STUDY_DESCRIPTIONS`."""
     module = importlib.import_module(f"packviz.studies.{_MODULES.get(name, name)}")
     study: AnyStudy = module.STUDY
     return study
@@ -43,46 +43,48 @@ def load_study(name: str) -> AnyStudy:
 
 def add_study_commands(parser: argparse.ArgumentParser) -> None:
     """Adds a command for each study to the parser of `packviz study`."""
-    parser.set_defaults(run=lambda options: print(*table([*STUDIES.items()], "<  <"), sep="\n"))
-    named = parser.add_subparsers(title="studies", metavar="NAME")
-    for name, question in STUDIES.items():
-        own = named.add_parser(name, help=question, description=question)
-        _add_options(own, required=True)
-        own.add_argument("--points", metavar="SET", help="measure another set of points")
-        own.set_defaults(run=partial(_run_study, name))
+    parser.set_defaults(
+        run=lambda options: print(*table([*STUDY_DESCRIPTIONS.items()], "<  <"), sep="\n")
+    )
+    subparsers = parser.add_subparsers(title="studies", metavar="NAME")
+    for name, question in STUDY_DESCRIPTIONS.items():
+        study_parser = subparsers.add_parser(name, help=question, description=question)
+        _add_common_options(study_parser, required=True)
+        study_parser.add_argument("--points", metavar="SET", help="measure another set of points")
+        study_parser.set_defaults(run=partial(_run_study, name))
 
 
 def add_bench_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz bench`."""
-    _add_options(parser, required=False)
-    add = parser.add_argument
-    add(
+    _add_common_options(parser, required=False)
+    add_option = parser.add_argument
+    add_option(
         "--setup",
         nargs="+",
         choices=["A", "B", "evenly"],
         default=["A", "B"],
         help="A (no padding), B (triangle), evenly (evenly spread); default: A B",
     )
-    add(
+    add_option(
         "--methods",
         default="padded,packed",
         help="comma-separated, from padded, packed, drop-in, run; default: padded,packed",
     )
-    add("--plot", metavar="PICTURE", help="draw the ratios to a .svg or .png file")
+    add_option("--plot", metavar="PICTURE", help="draw the ratios to a .svg or .png file")
     parser.set_defaults(run=_run_bench)
 
 
-def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
-    add = parser.add_argument
-    add(
+def _add_common_options(parser: argparse.ArgumentParser, required: bool) -> None:
+    add_option = parser.add_argument
+    add_option(
         "--out",
         required=required,
         metavar="FILE",
         help="the file to write; if it exists, measure only what it lacks",
     )
-    add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+    add_option("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     positive_int = _positive_type(int)
-    add(
+    add_option(
         "--threads",
         type=positive_int,
         default=1,
@@ -99,23 +101,27 @@ def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
         metavar="SECONDS",
         help="approximate time for each point",
     )
-    add(
+    add_option(
         "--wait",
-        type=_positive_type(float, zero=True),
+        type=_positive_type(float, allow_zero=True),
         default=0,
         metavar="SECONDS",
         help="longest wait before each point until other programs are idle (default: 0)",
     )
-    add("--quick", action="store_true", help="measure a few small points")
-    add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
+    add_option("--quick", action="store_true", help="measure a few small points")
+    add_option(
+        "--only", default="", metavar="WORDS", help="measure only points whose name contains this"
+    )
 
 
-def _positive_type(kind: Callable[[str], float], zero: bool = False) -> Callable[[str], float]:
+def _positive_type(
+    kind: Callable[[str], float], allow_zero: bool = False
+) -> Callable[[str], float]:
     """Returns an argparse type that converts text to a finite number above 0, or of at least 0."""
 
     def number(text: str) -> float:
         value = kind(text)
-        if not 0 <= value < float("inf") or not (value or zero):
+        if not 0 <= value < float("inf") or not (value or allow_zero):
             raise ValueError
         return value
 
@@ -129,7 +135,7 @@ def _run_study(name: str, options: argparse.Namespace) -> None:
     if options.points:
         if not study.others:
             raise ValueError(f"--points is {options.points!r}, but {name} has one set of points")
-        points = study.others[one_of("--points", options.points, study.others)]
+        points = study.others[require_one_of("--points", options.points, study.others)]
     print(_record_points(study, points, options))
 
 
@@ -138,7 +144,7 @@ def _run_bench(options: argparse.Namespace) -> None:
 
     methods = [method.strip() for method in options.methods.split(",")]
     for method in methods:
-        one_of("--methods", method, network.METHODS)
+        require_one_of("--methods", method, network.METHODS)
     if options.plot:
         require_suffix("--plot", options.plot, (".svg", ".png"))
         _require_folder(options.plot)
@@ -175,7 +181,7 @@ def _require_folder(path: str | Path) -> None:
 
 
 def _record_points(
-    study: AnyStudy, every: Sequence[Any], options: argparse.Namespace, **parameters: Any
+    study: AnyStudy, all_points: Sequence[Any], options: argparse.Namespace, **parameters: Any
 ) -> Any:
     """Measures the points that the options select, and returns the results.
 
@@ -183,11 +189,11 @@ def _record_points(
         ValueError: the options do not fit the study, no point matches them, or the file cannot be
             written.
     """
-    points = [point for point in every if options.only in str(point)]
+    points = [point for point in all_points if options.only in str(point)]
     if not points:
         raise ValueError(
             f"no point matches --only {options.only!r}; a point's name looks like"
-            f" {str(every[-1])!r}"
+            f" {str(all_points[-1])!r}"
         )
     for name in ("device", "threads", "wait", "rounds", "budget"):
         value = getattr(options, name)

@@ -36,11 +36,11 @@ from packviz.ops.rnn import Ragged
 REFERENCE_METHOD = "packed"
 """The method that the others are compared with."""
 _INEXACT_METHODS = ("padded", "compiled, padded")
-_COMPILED_PACKED = ("compiled, helpers disabled", "compiled, disabled island")
+_COMPILED_PACKED_METHODS = ("compiled, helpers disabled", "compiled, disabled island")
 """The compiled steps that pack with torch's functions."""
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-_disabled: _Decorator = torch.compiler.disable
+_disable_compiler: _Decorator = torch.compiler.disable
 
 
 class _Forecaster(nn.Module):
@@ -51,18 +51,18 @@ class _Forecaster(nn.Module):
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        self.before = _fusible_layers(features, hidden)
+        self.input_layers = _fusible_layers(features, hidden)
         self.encoder: nn.Module = nn.LSTM(hidden, hidden, batch_first=True)
         self.decoder: nn.Module = nn.LSTM(hidden, hidden, batch_first=True)
-        self.after = _fusible_layers(hidden, features)
+        self.output_layers = _fusible_layers(hidden, features)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
     ) -> Tensor:
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`."""
-        _, states = self.encoder(self.before(past))
-        output, _ = self.decoder(self.before(future), states)
-        result: Tensor = self.after(output)
+        _, states = self.encoder(self.input_layers(past))
+        output, _ = self.decoder(self.input_layers(future), states)
+        result: Tensor = self.output_layers(output)
         return result
 
 
@@ -81,12 +81,12 @@ class _PackingModel(_Forecaster):
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
     ) -> Tensor:
         """Maps the past and the future to an output, without reading padding."""
-        packed = self.pack(self.before(past), past_lengths, True, enforce_sorted=False)
+        packed = self.pack(self.input_layers(past), past_lengths, True, enforce_sorted=False)
         _, states = self.encoder(packed)
-        packed = self.pack(self.before(future), future_lengths, True, enforce_sorted=False)
+        packed = self.pack(self.input_layers(future), future_lengths, True, enforce_sorted=False)
         packed_output, _ = self.decoder(packed, states)
         output, _ = self.pad(packed_output, True, total_length=future.size(1))
-        result: Tensor = self.after(output)
+        result: Tensor = self.output_layers(output)
         return result
 
 
@@ -97,7 +97,7 @@ class _UncompiledRNN(nn.Module):
         super().__init__()
         self.rnn = rnn
 
-    @_disabled
+    @_disable_compiler
     def forward(self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int) -> Any:
         """Returns the padded output and the states."""
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -105,7 +105,7 @@ class _UncompiledRNN(nn.Module):
         return pad_packed_sequence(result, batch_first=True, total_length=total_length)[0], states
 
 
-class _WrappedModel(_Forecaster):
+class _WrappedLSTMModel(_Forecaster):
     """A model whose encoder and decoder take lengths.
 
     `wrap_lstm` makes each of them from an LSTM.
@@ -120,11 +120,11 @@ class _WrappedModel(_Forecaster):
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
     ) -> Tensor:
         """Maps the past and the future to an output, without reading padding."""
-        x = self.before(past)
+        x = self.input_layers(past)
         _, states = self.encoder(x, lengths=past_lengths, total_length=x.size(1))
-        x = self.before(future)
+        x = self.input_layers(future)
         output, _ = self.decoder(x, states, future_lengths, total_length=x.size(1))
-        result: Tensor = self.after(output)
+        result: Tensor = self.output_layers(output)
         return result
 
 
@@ -132,20 +132,20 @@ def make_models(features: int, hidden: int) -> dict[str, nn.Module]:
     """Returns a model for each method. All models have the same weights."""
     result: dict[str, nn.Module] = {}
     with torch.random.fork_rng():
-        for name, kind in _KINDS.items():
+        for name, kind in _MODEL_FACTORIES.items():
             torch.manual_seed(0)
             result[name] = kind(features, hidden)
     return result
 
 
-_KINDS: dict[str, Callable[[int, int], nn.Module]] = {
+_MODEL_FACTORIES: dict[str, Callable[[int, int], nn.Module]] = {
     "padded": _Forecaster,
     "compiled, padded": _Forecaster,
     REFERENCE_METHOD: _PackingModel,
-    "Ragged": partial(_WrappedModel, wrap_lstm=Ragged),
-    "compiled, helpers disabled": partial(_PackingModel, hide_from_compile=_disabled),
-    "compiled, disabled island": partial(_WrappedModel, wrap_lstm=_UncompiledRNN),
-    "compiled, Ragged": partial(_WrappedModel, wrap_lstm=Ragged),
+    "Ragged": partial(_WrappedLSTMModel, wrap_lstm=Ragged),
+    "compiled, helpers disabled": partial(_PackingModel, hide_from_compile=_disable_compiler),
+    "compiled, disabled island": partial(_WrappedLSTMModel, wrap_lstm=_UncompiledRNN),
+    "compiled, Ragged": partial(_WrappedLSTMModel, wrap_lstm=Ragged),
 }
 """The models by method. Those whose name begins with *compiled* are compiled."""
 
@@ -218,17 +218,19 @@ class CompiledResults(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 def _finding(timing: Timing) -> str:
     """Returns a sentence on compiling the packed step, and one on `Ragged`, eager and compiled."""
     ratios = [
-        timing.ratio(name, REFERENCE_METHOD) for name in _COMPILED_PACKED if name in timing.seconds
+        timing.ratio(name, REFERENCE_METHOD)
+        for name in _COMPILED_PACKED_METHODS
+        if name in timing.seconds
     ]
-    best_ratio = min(ratios, key=lambda best_ratio: best_ratio.value)
+    best_ratio = min(ratios, key=lambda ratio: ratio.value)
     title = "Compiling makes no clear difference to the packed step."
     if best_ratio.is_clear:
         title = f"Compiled, the packed step takes {best_ratio.value:.2f} times its time."
-    ragged_parts = []
+    ragged_texts = []
     for name in ("Ragged", "compiled, Ragged"):
         if name in timing.seconds:  # the eager one is missing in older recordings
-            ragged_parts.append(f"{name} takes {timing.ratio(name, REFERENCE_METHOD).value:.2f}")
-    return f"{title} {' times, and '.join(ragged_parts)} times its time"
+            ragged_texts.append(f"{name} takes {timing.ratio(name, REFERENCE_METHOD).value:.2f}")
+    return f"{title} {' times, and '.join(ragged_texts)} times its time"
 
 
 def _method_colour(name: str) -> str:
@@ -237,7 +239,7 @@ def _method_colour(name: str) -> str:
     return METHODS["padded" if "padded" in name else method]
 
 
-def make_compiled_steps(point: CompiledPoint, device: str) -> Comparison:
+def make_comparison(point: CompiledPoint, device: str) -> Comparison:
     """Returns a comparison with a training step for each method.
 
     A step returns the gradients of the weights.
@@ -262,8 +264,8 @@ def make_compiled_steps(point: CompiledPoint, device: str) -> Comparison:
         if name.startswith("compiled"):
             run = torch.compile(model, backend=backend)
         calls[name] = partial(step, run, list(model.parameters()))
-    exact = [name for name in calls if name not in _INEXACT_METHODS]
-    return Comparison(calls, alike=exact, parameters={"backend": backend})
+    exact_methods = [name for name in calls if name not in _INEXACT_METHODS]
+    return Comparison(calls, agreeing_calls=exact_methods, parameters={"backend": backend})
 
 
 def _can_compile(device: str) -> bool:
@@ -278,16 +280,20 @@ def _can_compile(device: str) -> bool:
 
 def _fusible_layers(inputs: int, outputs: int) -> nn.Module:
     """Returns layers that a compiler can fuse."""
-    wide = 2 * max(inputs, outputs)
+    inner_size = 2 * max(inputs, outputs)
     return nn.Sequential(
-        nn.Linear(inputs, wide), nn.GELU(), nn.LayerNorm(wide), nn.Linear(wide, outputs), nn.GELU()
+        nn.Linear(inputs, inner_size),
+        nn.GELU(),
+        nn.LayerNorm(inner_size),
+        nn.Linear(inner_size, outputs),
+        nn.GELU(),
     )
 
 
 STUDY = Study(
     "compiled",
     CompiledPoint,
-    partial(time_training, make_compiled_steps),
+    partial(time_training, make_comparison),
     CompiledResults,
     full_points=[CompiledPoint()],
     quick_points=[CompiledPoint(batch=16, past=32, future=16)],

@@ -43,10 +43,10 @@ from itertools import product
 import numpy as np
 
 from packviz.core.layout import IntArray
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import require_at_least, require_one_of
 from packviz.draw import palette
 from packviz.draw.curves import Curve, Plot, Sweep
-from packviz.draw.quantities import milliseconds, plain_number
+from packviz.draw.quantities import format_milliseconds, plain_number
 from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
 from packviz.measure.machine import JsonDict
@@ -57,7 +57,7 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedResults,
-    captions,
+    machine_captions,
     time_passes,
 )
 from packviz.measure.timing import Timing
@@ -90,7 +90,7 @@ ALLOCATORS = (
 
 MODEL_TEXT = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
 
-QUANTITIES = {"ratio": "×", "time": "ms", "memory": "MB"}
+QUANTITY_UNITS = {"ratio": "×", "time": "ms", "memory": "MB"}
 """The quantities that can be drawn, with their units.
 
 Ratios and the finding are relative to padded.
@@ -119,8 +119,15 @@ def point(setup: str, steps: int, batch_size: int = FULL_BATCH) -> Point:
     Raises:
         ValueError: there is no such setup, or a number is below 1.
     """
-    kind = SETUPS[one_of("setup", setup, SETUPS)]
-    return Point("LSTM", kind, at_least("batch_size", batch_size), at_least("steps", steps), 16, 32)
+    kind = SETUPS[require_one_of("setup", setup, SETUPS)]
+    return Point(
+        "LSTM",
+        kind,
+        require_at_least("batch_size", batch_size),
+        require_at_least("steps", steps),
+        16,
+        32,
+    )
 
 
 def grid(
@@ -154,8 +161,8 @@ def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup:
     largest = setup_points(results, setup)[-1]
     timing = results.timing(largest)
     first, *others = methods
-    reference = _quantity_quartiles(timing, quantity, first, first)[1]
-    parts = [f"{first} {plain_number(reference)}"] if quantity == "time" else []
+    reference_median = _quantity_quartiles(timing, quantity, first, first)[1]
+    parts = [f"{first} {plain_number(reference_median)}"] if quantity == "time" else []
     for name in others:
         median = _quantity_quartiles(timing, quantity, name, first)[1]
         if math.isnan(median):
@@ -163,7 +170,7 @@ def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup:
         if quantity == "time":
             parts.append(f"{name} {plain_number(median)}")
         else:
-            ratio_text = f"{median / reference:#.2g}".rstrip(".")
+            ratio_text = f"{median / reference_median:#.2g}".rstrip(".")
             parts.append(f"{name} {_QUANTITY_VERBS[quantity]} {ratio_text}")
     units = {"time": "ms", "ratio": f"times as long as {first}"}
     unit = units.get(quantity, f"times the memory of {first}")
@@ -172,7 +179,7 @@ def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup:
 
 
 def chart(
-    machines: Mapping[str, TimedResults],
+    results_by_machine: Mapping[str, TimedResults],
     quantity: str,
     setups: Sequence[str] = ("A", "B"),
     methods: Sequence[str] = METHODS[:2],
@@ -182,29 +189,29 @@ def chart(
     The title is the finding of the first machine.
 
     Args:
-        machines: the results by machine name. The first has solid lines, and the others have dashed
-            lines.
-        quantity: the quantity to draw, one of `QUANTITIES`.
+        results_by_machine: the results by machine name. The first has solid lines, and the others
+            have dashed lines.
+        quantity: the quantity to draw, one of `QUANTITY_UNITS`.
         setups: the setups to draw.
         methods: the methods to draw. The first is the one that ratios refer to.
 
     Raises:
         ValueError: there is no such quantity.
     """
-    unit = QUANTITIES[one_of("quantity", quantity, QUANTITIES)]
+    unit = QUANTITY_UNITS[require_one_of("quantity", quantity, QUANTITY_UNITS)]
     label = f"times as long as {methods[0]}" if quantity == "ratio" else quantity
     drawn = methods[1:] if quantity == "ratio" else methods
     plots = []
     lines = []
     for setup in setups:
         curves = []
-        for source, results in enumerate(machines.values()):
-            for method, which in product(drawn, PASSES):
+        for source, results in enumerate(results_by_machine.values()):
+            for method, pass_name in product(drawn, PASSES):
                 quartiles_by_steps = _quartiles_by_steps(
-                    results, quantity, method, setup, which, methods[0]
+                    results, quantity, method, setup, pass_name, methods[0]
                 )
                 if quartiles_by_steps:
-                    curves.append(_make_curve(quartiles_by_steps, method, which, source))
+                    curves.append(_make_curve(quartiles_by_steps, method, pass_name, source))
         guides = _guide_lines(quantity, curves, methods[0])
         plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], guides, unit, is_log=True)
         plots.append(plot)
@@ -217,18 +224,18 @@ def chart(
         lines += ["", f"{plot.title}, {unit}"]
         lines += table(rows)
     model = f"{MODEL_TEXT}."
-    sources = captions(machines)
+    sources = machine_captions(results_by_machine)
     left_out = []
-    for results in machines.values():
+    for results in results_by_machine.values():
         left_out += [f"✗ {line}" for line in results.left_out]
     title = "Nothing was recorded"
-    if machines:
-        first = next(iter(machines.values()))
+    if results_by_machine:
+        first = next(iter(results_by_machine.values()))
         title = finding(first, quantity, methods, setups[-1])
     text = "\n".join([title, *lines, "", model, *sources, *left_out])
     whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
     marks = f"Filled marks: training. Hollow marks: forward.{whiskers}"
-    if len(machines) == 1:
+    if len(results_by_machine) == 1:
         return Sweep(title, [plots], (), [model, *sources, *left_out, marks], text)
     return Sweep(title, [plots], sources, [model, *left_out, marks], text)
 
@@ -245,7 +252,10 @@ def ratios(results: TimedResults, methods: Sequence[str] = METHODS) -> Sweep:
     guides = _guide_lines("ratio", curves, methods[0])
     plot = Plot(f"training, times as long as {methods[0]}", curves, guides, "×", is_log=True)
     title = finding(results, "ratio", methods)
-    notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL_TEXT}.", *captions({"": results})]
+    notes = [
+        f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL_TEXT}.",
+        *machine_captions({"": results}),
+    ]
     lines = [title]
     for curve in curves:
         values = [f"{plain_number(y)} at {x}" for x, y in zip(curve.x, curve.y, strict=True)]
@@ -264,7 +274,7 @@ def allocators(names: Sequence[str] = ALLOCATORS) -> str:
             results = STUDY.load(name)
             timing = results.timing(point)
             page_faults = timing.faults.get("packed")
-            times = [f"{milliseconds(timing.median(method))} ms" for method in METHODS[:2]]
+            times = [f"{format_milliseconds(timing.median(method))} ms" for method in METHODS[:2]]
             faults_text = "not recorded" if page_faults is None else f"{page_faults:,}"
             size = f"{point.batch_size} × {point.steps}"
             lines.append([size, *times, faults_text, results.provenance["allocator"]])
@@ -272,25 +282,32 @@ def allocators(names: Sequence[str] = ALLOCATORS) -> str:
 
 
 def _quartiles_by_steps(
-    results: TimedResults, quantity: str, method: str, setup: str, which: str, first: str
+    results: TimedResults, quantity: str, method: str, setup: str, pass_name: str, first: str
 ) -> dict[int, _Quartiles]:
     """Returns the quartiles of a quantity by number of time steps, where it was measured."""
     quartiles_by_steps = {}
     for each in setup_points(results, setup):
-        spread = _quantity_quartiles(results.timing(each, which), quantity, method, first)
+        spread = _quantity_quartiles(results.timing(each, pass_name), quantity, method, first)
         if not math.isnan(spread[1]):
             quartiles_by_steps[each.steps] = spread
     return quartiles_by_steps
 
 
 def _make_curve(
-    quartiles_by_steps: Mapping[int, _Quartiles], method: str, which: str, source: int
+    quartiles_by_steps: Mapping[int, _Quartiles], method: str, pass_name: str, source: int
 ) -> Curve:
-    lows, middles, highs = zip(*quartiles_by_steps.values(), strict=True)
-    name = f"{method}, {which}"
+    lows, medians, highs = zip(*quartiles_by_steps.values(), strict=True)
+    name = f"{method}, {pass_name}"
     number = [*palette.METHODS].index(method)
     return Curve(
-        name, number, source, [*quartiles_by_steps], middles, lows, highs, hollow=which == "forward"
+        name,
+        number,
+        source,
+        [*quartiles_by_steps],
+        medians,
+        lows,
+        highs,
+        hollow=pass_name == "forward",
     )
 
 
@@ -321,26 +338,26 @@ def _guide_lines(
     end = sizes[-1]
     if quantity == "ratio":
         return {f"1: as {first}": ((start, 1), (end, 1))}
-    time = curves[0].y[0]
+    first_time = curves[0].y[0]
     growth = end / start
-    linear = time * growth
+    linear_time = first_time * growth
     return {
-        "slope 1: T": ((start, time), (end, linear)),
-        "slope 2: T²": ((start, time), (end, linear * growth)),
+        "slope 1: T": ((start, first_time), (end, linear_time)),
+        "slope 2: T²": ((start, first_time), (end, linear_time * growth)),
     }
 
 
-def _compare_methods(point: Point, which: str, device: str, settings: JsonDict) -> Comparison:
+def _make_comparison(point: Point, pass_name: str, device: str, settings: JsonDict) -> Comparison:
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
-    return network.comparison(n, settings["methods"], which, device)
+    return network.make_comparison(n, settings["methods"], pass_name, device)
 
 
 STUDY = Study(
     "benchmark",
     Point,
-    partial(time_passes, _compare_methods),
+    partial(time_passes, _make_comparison),
     Results,
     full_points=grid()[::-1],  # largest sizes first, for a machine that is lent for a few minutes
     quick_points=grid(steps=(32, 64), batch_size=QUICK_BATCH),

@@ -27,7 +27,7 @@ from packviz.draw.spans import Spans
 from packviz.draw.table import Table
 from packviz.draw.text import with_noun
 from packviz.measure import rnn_calls
-from packviz.measure.advise import METHODS, Method
+from packviz.measure.advise import METHODS, MethodFunction
 from packviz.measure.machine import JsonDict
 from packviz.measure.study import (
     PASSES,
@@ -45,7 +45,7 @@ PADDED = "torch padded"
 PACKED = "torch packed"
 AUTO = "auto"
 
-_MODES = ("LSTM", "GRU", "RNN")
+_RNN_MODES = ("LSTM", "GRU", "RNN")
 _LARGE_BATCHES = (
     ("equal", 512, 128, 16, 32),
     ("triangle", 512, 128, 16, 32),
@@ -53,7 +53,7 @@ _LARGE_BATCHES = (
     ("log-normal around 20", 64, 200, 128, 256),
     ("log-normal around 20", 64, 200, 64, 128),
 )
-_BATCHES_PER_MODE = (
+_BATCHES_FOR_ALL_MODES = (
     ("evenly", 64, 128, 32, 64),
     ("uniform", 64, 128, 32, 64),
     ("log-normal around 20", 64, 96, 32, 64),
@@ -71,14 +71,14 @@ _BATCHES_PER_MODE = (
 """Batches that are run with each kind of RNN: the fields of a `Point` after the mode."""
 
 _UNTUNED_SIZES = ((64, 150, 24, 40, 1), (128, 60, 100, 100, 2), (32, 80, 48, 96, 1))
-_UNTUNED_KINDS = ("evenly", "uniform", "log-normal around 20", "nearly equal")
+_UNTUNED_LENGTH_KINDS = ("evenly", "uniform", "log-normal around 20", "nearly equal")
 
 
 def tuned_points() -> list[Point]:
     """Returns the points of the recorded file."""
-    points = [Point("LSTM", *fields) for fields in _LARGE_BATCHES]
-    for mode in _MODES:
-        points += [Point(mode, *fields) for fields in _BATCHES_PER_MODE]
+    points = [Point("LSTM", *point_fields) for point_fields in _LARGE_BATCHES]
+    for mode in _RNN_MODES:
+        points += [Point(mode, *point_fields) for point_fields in _BATCHES_FOR_ALL_MODES]
     return points
 
 
@@ -88,9 +88,9 @@ def untuned_points() -> list[Point]:
     The last one of each size has a single sequence.
     """
     points = []
-    for mode in _MODES:
+    for mode in _RNN_MODES:
         for batch_size, *sizes in _UNTUNED_SIZES:
-            points += [Point(mode, kind, batch_size, *sizes) for kind in _UNTUNED_KINDS]
+            points += [Point(mode, kind, batch_size, *sizes) for kind in _UNTUNED_LENGTH_KINDS]
             points.append(Point(mode, "equal", 1, *sizes))
     return points
 
@@ -101,8 +101,8 @@ def best(results: TimedResults, point: Point) -> str:
     `auto` is left out, because it only chooses among the other methods.
     """
     timing = results.timing(point)
-    exact = [name for name in timing.seconds if name not in (PADDED, AUTO)]
-    return min(exact, key=timing.median)
+    exact_methods = [name for name in timing.seconds if name not in (PADDED, AUTO)]
+    return min(exact_methods, key=timing.median)
 
 
 def packed_faster(results: TimedResults) -> Spans:
@@ -116,12 +116,12 @@ def packed_faster(results: TimedResults) -> Spans:
     for point in sorted(ratios, key=ratios.__getitem__):
         flop_count = flops(point.spec, point.layout, input_grad=True)
         rows = {}
-        for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):
-            ratio = results.ratio(point, PACKED, PADDED, which)
-            rows[which] = (work.packed / work.padded, ratio)
+        for pass_name, work in (("training", flop_count.training), ("forward", flop_count.forward)):
+            ratio = results.ratio(point, PACKED, PADDED, pass_name)
+            rows[pass_name] = (work.packed / work.padded, ratio)
             if ratio.is_clear and ratio.value < 1:
-                n_faster[which] += 1
-                if which == "forward":
+                n_faster[pass_name] += 1
+                if pass_name == "forward":
                     groups[str(point)] = rows
     batches = with_noun(len(results.points), "batch", "batches")
     title = (
@@ -137,10 +137,10 @@ def verdicts(results: TimedResults) -> Table:
     Each column is a kind of RNN.
     """
     modes = [point.mode for point in results.points]
-    kinds = list(dict.fromkeys(modes))
-    rows = [["batches", *(str(modes.count(kind)) for kind in kinds)]]
+    distinct_modes = list(dict.fromkeys(modes))
+    rows = [["batches", *(str(modes.count(mode)) for mode in distinct_modes)]]
     for compared_method in (PACKED, PADDED):
-        clear_ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
+        clear_ratios: dict[str, list[float]] = {mode: [] for mode in distinct_modes}
         for point in results.points:
             ratio = results.ratio(point, AUTO, compared_method)
             if ratio.is_clear:
@@ -150,11 +150,11 @@ def verdicts(results: TimedResults) -> Table:
             n_faster = sum(value < 1 for value in values)
             counts.append(f"{n_faster} faster, {len(values) - n_faster} slower")
         rows.append([f"auto, compared with {compared_method}", *counts])
-    return Table(rows, ["", *kinds], notes=[f"Measured on {results.caption}."])
+    return Table(rows, ["", *distinct_modes], notes=[f"Measured on {results.caption}."])
 
 
 def method_calls(
-    point: Point, methods: Mapping[str, Method], which: str, device: str
+    point: Point, methods: Mapping[str, MethodFunction], pass_name: str, device: str
 ) -> dict[str, Call]:
     """Returns a call for each method, which runs one pass over the same batch with the same RNN.
 
@@ -169,25 +169,25 @@ def method_calls(
     calls = {}
     for name, method in methods.items():
         call = partial(method, rnn, x, n)
-        calls[name] = rnn_calls.make_pass(call, leaves, which == "training")
+        calls[name] = rnn_calls.make_pass(call, leaves, pass_name == "training")
     return calls
 
 
-def _compared(point: Point, which: str, device: str, settings: JsonDict) -> Comparison:
-    methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
+def _make_comparison(point: Point, pass_name: str, device: str, settings: JsonDict) -> Comparison:
+    methods: dict[str, MethodFunction] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
         methods[method] = partial(running.run, method=method)
-    calls = method_calls(point, methods, which, device)
-    return Comparison(calls, running.clear_caches, alike=[PACKED, *METHODS])
+    calls = method_calls(point, methods, pass_name, device)
+    return Comparison(calls, running.clear_caches, agreeing_calls=[PACKED, *METHODS])
 
 
 STUDY = Study(
     "methods",
     Point,
-    partial(time_passes, _compared),
+    partial(time_passes, _make_comparison),
     Results,
     full_points=tuned_points(),
-    quick_points=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],
+    quick_points=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _RNN_MODES],
     others={"untuned": untuned_points()},
     parameters={"budget": 3.0},
     version=2,

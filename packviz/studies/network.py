@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from packviz.core.layout import IntArray
-from packviz.core.validation import one_of
+from packviz.core.validation import require_one_of
 from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Call
@@ -28,7 +28,7 @@ from packviz.ops.running import clear_caches, run
 PADDING_TOKEN = 0
 """The token used for padding."""
 
-Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
+MethodFunction = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
 """A function that runs an RNN on a padded batch: it maps `(rnn, x, lengths)` to the output and the
 states.
 
@@ -47,10 +47,10 @@ def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     return output * mask.unsqueeze(-1), states
 
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, MethodFunction] = {
     "padded": padded,
-    "packed": partial(rnn_calls.packed, in_order=True),
-    "drop-in": partial(rnn_calls.packed_packviz, in_order=True),
+    "packed": partial(rnn_calls.packed, is_sorted=True),
+    "drop-in": partial(rnn_calls.packed_packviz, is_sorted=True),
     "run": run,
 }
 """The methods by name. The first one that is measured is the reference for the others."""
@@ -69,7 +69,7 @@ class Network(nn.Module):
         self.lstm = nn.LSTM(16, 32, batch_first=True)
         self.linear = nn.Linear(32, _N_CLASSES)
 
-    def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
+    def forward(self, ids: Tensor, lengths: Tensor, method: MethodFunction) -> Tensor:
         """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`.
 
         The lengths are on the CPU, longest first.
@@ -102,7 +102,7 @@ def batch(lengths: IntArray, steps: int, device: str = "cpu") -> Batch:
 
 
 def make_training_step(
-    network: Network, batch: Batch, method: Method
+    network: Network, batch: Batch, method: MethodFunction
 ) -> Callable[[], tuple[Tensor, ...]]:
     """Returns a function that runs forward and backward.
 
@@ -119,7 +119,9 @@ def make_training_step(
     return step
 
 
-def comparison(lengths: IntArray, methods: Sequence[str], which: str, device: str) -> Comparison:
+def make_comparison(
+    lengths: IntArray, methods: Sequence[str], pass_name: str, device: str
+) -> Comparison:
     """Returns a comparison with a call for each method.
 
     All calls run the same pass with the same model and batch.
@@ -135,8 +137,8 @@ def comparison(lengths: IntArray, methods: Sequence[str], which: str, device: st
     ids, n, _ = inputs
     calls: dict[str, Call] = {}
     for name in methods:
-        method = METHODS[one_of("methods", name, METHODS)]
+        method = METHODS[require_one_of("methods", name, METHODS)]
         calls[name] = make_training_step(network, inputs, method)
-        if which == "forward":
+        if pass_name == "forward":
             calls[name] = torch.no_grad()(partial(network, ids, n, method))
-    return Comparison(calls, clear_caches, alike=methods)
+    return Comparison(calls, clear_caches, agreeing_calls=methods)

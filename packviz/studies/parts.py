@@ -19,7 +19,7 @@ import torch
 
 from packviz.draw.bars import Bar, BarChart, draw_horizontal_bars
 from packviz.draw.palette import METHODS, REAL, SIGNED_FILLS
-from packviz.draw.quantities import milliseconds, whole_percent
+from packviz.draw.quantities import format_milliseconds, whole_percent
 from packviz.measure import rnn_calls
 from packviz.measure.study import (
     Comparison,
@@ -27,26 +27,30 @@ from packviz.measure.study import (
     Results,
     Study,
     TimedResults,
-    captions,
+    machine_captions,
     time_training,
 )
 from packviz.ops.running import clear_caches
 from packviz.studies import forum, network
 
 TORCH = "all of torch's"
-STEP_NAMES = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
+STEP_NAMES_BY_PART = {
+    "pad": "pad replaced",
+    "pack": "pack too",
+    "packed LSTM": "and the LSTM: pv.run",
+}
 """For each part, the name of the step in which it and all earlier parts are replaced."""
 
 REST_LABEL = "the rest"
-FILL_COLOURS = {
+PART_COLOURS = {
     "pad": METHODS["packed"],
     "pack": REAL,
     "packed LSTM": SIGNED_FILLS[1],
     REST_LABEL: REAL,
 }
 LEGEND = [
-    (FILL_COLOURS["pad"], "pad"),
-    (FILL_COLOURS["packed LSTM"], "packed LSTM"),
+    (PART_COLOURS["pad"], "pad"),
+    (PART_COLOURS["packed LSTM"], "packed LSTM"),
     (REAL, "pack and the rest"),
     (METHODS["run"], "pv.run"),
 ]
@@ -59,35 +63,37 @@ def shares(results: TimedResults, point: Point) -> dict[str, float]:
     The shares add up to 1.
     """
     remaining_shares = [1.0]
-    for step in STEP_NAMES.values():
+    for step in STEP_NAMES_BY_PART.values():
         remaining_shares.append(results.ratio(point, step, TORCH).value)
     # Because of noise, a replacement may seem to cost time.
-    falling = [*accumulate(remaining_shares, min)]
-    saved = [before - after for before, after in pairwise(falling)]
-    names = [*STEP_NAMES, REST_LABEL]
-    return dict(zip(names, [*saved, falling[-1]], strict=True))
+    falling_shares = [*accumulate(remaining_shares, min)]
+    saved = [before - after for before, after in pairwise(falling_shares)]
+    names = [*STEP_NAMES_BY_PART, REST_LABEL]
+    return dict(zip(names, [*saved, falling_shares[-1]], strict=True))
 
 
-def chart(machines: Mapping[str, TimedResults]) -> BarChart:
+def chart(results_by_machine: Mapping[str, TimedResults]) -> BarChart:
     """Draws the parts of the step in milliseconds, on one scale for all machines and batches."""
     groups = {}
     lines = []
-    for machine, results in machines.items():
-        prefix = f"{machine}, " if len(machines) > 1 else ""
+    for machine, results in results_by_machine.items():
+        prefix = f"{machine}, " if len(results_by_machine) > 1 else ""
         for point in results.points:
             bars = _step_bars(results, point)
             name = f"{prefix}{point.steps} steps"
             groups[name] = bars
-            listed = ", ".join(
+            shares_text = ", ".join(
                 f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
             )
-            whole, run_bar = bars.values()
-            lines.append(f"{name}: {whole.label} ({listed}), {run_bar.label} with pv.run")
+            torch_bar, pv_run_bar = bars.values()
+            lines.append(
+                f"{name}: {torch_bar.label} ({shares_text}), {pv_run_bar.label} with pv.run"
+            )
     notes = [
         "A part's time is what its replacement by an exact one saves. Whiskers: quartiles.",
-        *captions(machines),
+        *machine_captions(results_by_machine),
     ]
-    title = _finding(next(iter(machines.values())))
+    title = _finding(next(iter(results_by_machine.values())))
     text = "\n".join([title, *lines, *notes])
     return BarChart(
         text, lambda theme: draw_horizontal_bars(title, groups, theme, legend=LEGEND, notes=notes)
@@ -97,12 +103,12 @@ def chart(machines: Mapping[str, TimedResults]) -> BarChart:
 def _finding(results: TimedResults) -> str:
     """Returns a sentence about the longest sequences."""
     point = results.points[-1]
-    own = shares(results, point)
-    slow = whole_percent(own["pad"] + own["packed LSTM"])
-    whole, run_bar = _step_bars(results, point).values()
+    part_shares = shares(results, point)
+    share_text = whole_percent(part_shares["pad"] + part_shares["packed LSTM"])
+    torch_bar, pv_run_bar = _step_bars(results, point).values()
     return (
-        f"At {point.steps} steps, pad and the packed LSTM take {slow} of a packed step: "
-        f"{whole.label}, and {run_bar.label} with pv.run"
+        f"At {point.steps} steps, pad and the packed LSTM take {share_text} of a packed step: "
+        f"{torch_bar.label}, and {pv_run_bar.label} with pv.run"
     )
 
 
@@ -110,17 +116,17 @@ def _step_bars(results: TimedResults, point: Point) -> dict[str, Bar]:
     """Returns a bar for torch's step, divided into its parts, and one for `pv.run`."""
     timing = results.timing(point)
     drawn = {}
-    for name, step in (("torch", TORCH), ("pv.run", STEP_NAMES["packed LSTM"])):
+    for name, step in (("torch", TORCH), ("pv.run", STEP_NAMES_BY_PART["packed LSTM"])):
         low, total, high = timing.spread(step)
         parts = [(total, METHODS["run"])]
         if step == TORCH:
-            own = shares(results, point)
-            parts = [(share * total, FILL_COLOURS[part]) for part, share in own.items()]
-        drawn[name] = Bar(parts, f"{milliseconds(total)} ms", (low, high))
+            part_shares = shares(results, point)
+            parts = [(share * total, PART_COLOURS[part]) for part, share in part_shares.items()]
+        drawn[name] = Bar(parts, f"{format_milliseconds(total)} ms", (low, high))
     return drawn
 
 
-def make_replaced_steps(point: Point, device: str) -> Comparison:
+def make_comparison(point: Point, device: str) -> Comparison:
     """Returns steps with more and more parts replaced.
 
     A step returns the logits and the gradients of all weights.
@@ -129,22 +135,22 @@ def make_replaced_steps(point: Point, device: str) -> Comparison:
     model = network.Network().to(device)
     n = forum.setup_lengths("B", point.batch_size, point.steps)
     batch = network.batch(n, point.steps, device)
-    methods: dict[str, network.Method] = {
+    methods: dict[str, network.MethodFunction] = {
         TORCH: network.METHODS["packed"],
-        STEP_NAMES["pad"]: partial(rnn_calls.packed_packviz_pad, in_order=True),
-        STEP_NAMES["pack"]: network.METHODS["drop-in"],
-        STEP_NAMES["packed LSTM"]: network.METHODS["run"],
+        STEP_NAMES_BY_PART["pad"]: partial(rnn_calls.packed_packviz_pad, is_sorted=True),
+        STEP_NAMES_BY_PART["pack"]: network.METHODS["drop-in"],
+        STEP_NAMES_BY_PART["packed LSTM"]: network.METHODS["run"],
     }
     calls = {
         name: network.make_training_step(model, batch, method) for name, method in methods.items()
     }
-    return Comparison(calls, clear_caches, alike=list(calls))
+    return Comparison(calls, clear_caches, agreeing_calls=list(calls))
 
 
 STUDY = Study(
     "parts",
     Point,
-    partial(time_training, make_replaced_steps, warmup=1),
+    partial(time_training, make_comparison, warmup=1),
     Results,
     full_points=[forum.point("B", steps) for steps in (64, 128, 256)],
     quick_points=[forum.point("B", 32, 64), forum.point("B", 64, 64)],

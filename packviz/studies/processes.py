@@ -33,19 +33,19 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.core import batches as buckets
-from packviz.core.layout import IntArray, Layout, require_nonempty
+from packviz.core.layout import IntArray, Layout, require_nonempty_sequences
 from packviz.core.lengths import log_normal
 from packviz.core.util import HasText
-from packviz.core.validation import at_least
+from packviz.core.validation import require_at_least
 from packviz.draw import bars
-from packviz.draw.quantities import milliseconds, whole_percent
+from packviz.draw.quantities import format_milliseconds, whole_percent
 from packviz.draw.text import table
 from packviz.measure.timing import Timing, measure
 from packviz.ops.original import pack_padded_sequence
 
-MEAN_OF_MEANS = "mean of means"
-TOKEN_WEIGHTED = "token-weighted"
-LOSSES = (MEAN_OF_MEANS, TOKEN_WEIGHTED)
+MEAN_OF_MEANS_LOSS = "mean of means"
+TOKEN_WEIGHTED_LOSS = "token-weighted"
+LOSSES = (MEAN_OF_MEANS_LOSS, TOKEN_WEIGHTED_LOSS)
 """The losses of a process, as described at the top of this module."""
 
 _TIMEOUT = timedelta(seconds=120)  # the longest time that processes wait for each other
@@ -99,16 +99,16 @@ class SplitResults(HasText):
         rows = [["split", "ms", "slowest ÷ fastest"]]
         for strategy in self.errors:
             seconds = {}
-            for rank, own in enumerate(self.timings):
-                seconds[f"{rank}"] = own.seconds[strategy]
+            for rank, rank_timing in enumerate(self.timings):
+                seconds[f"{rank}"] = rank_timing.seconds[strategy]
             timing = Timing(seconds)
-            slowest = max(seconds, key=timing.median)
-            fastest = min(seconds, key=timing.median)
-            ratio = timing.ratio(slowest, fastest)
+            slowest_rank = max(seconds, key=timing.median)
+            fastest_rank = min(seconds, key=timing.median)
+            ratio = timing.ratio(slowest_rank, fastest_rank)
             ratio_text = f"{ratio.number} ({ratio.between})"
             if not ratio.is_clear:
                 ratio_text = "no clear difference"
-            medians_text = " / ".join(milliseconds(timing.median(rank)) for rank in seconds)
+            medians_text = " / ".join(format_milliseconds(timing.median(rank)) for rank in seconds)
             rows.append([strategy, medians_text, ratio_text])
         first = self.timings[0]
         where = f"Measured by each process on {first.caption}. In parentheses: the 95 % interval."
@@ -121,14 +121,14 @@ class SplitResults(HasText):
         for strategy in self.errors:
             tokens = self.tokens(strategy)
             times[strategy] = max(tokens) / min(tokens)
-            for rank, own in enumerate(tokens):
-                bar = bars.Bar([(own, bars.SOLID_FILL)], f"{own:,}")
+            for rank, rank_tokens in enumerate(tokens):
+                bar = bars.Bar([(rank_tokens, bars.SOLID_FILL)], f"{rank_tokens:,}")
                 rows[f"{strategy}, rank {rank}"] = bar
-        worst = max(times, key=times.__getitem__)
-        error_percent = whole_percent(self.errors[worst][MEAN_OF_MEANS])
+        worst_strategy = max(times, key=times.__getitem__)
+        error_percent = whole_percent(self.errors[worst_strategy][MEAN_OF_MEANS_LOSS])
         title = (
-            f"The {worst} split gives one rank {times[worst]:.2g} times the tokens, and a mean of"
-            f" means is {error_percent} off"
+            f"The {worst_strategy} split gives one rank {times[worst_strategy]:.2g} times the"
+            f" tokens, and a mean of means is {error_percent} off"
         )
         return bars.BarChart(
             self.to_text(), lambda theme: bars.draw_horizontal_bars(title, {"": rows}, theme)
@@ -154,18 +154,18 @@ def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> 
     """
     if lengths is None:
         lengths = log_normal(64, 128)
-    n: list[int] = require_nonempty(Layout(lengths)).lengths.tolist()
-    at_least("rounds", rounds)
-    if at_least("processes", processes) > len(n):
+    n: list[int] = require_nonempty_sequences(Layout(lengths)).lengths.tolist()
+    require_at_least("rounds", rounds)
+    if require_at_least("processes", processes) > len(n):
         raise ValueError(
             f"processes is {processes}; give at most {len(n)}, the number of sequences"
         )
     results = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         rendezvous_uri = Path(folder, "meeting").as_uri()
-        task = (processes, n, rounds, rendezvous_uri, results)
+        rank_arguments = (processes, n, rounds, rendezvous_uri, results)
         try:
-            spawn(_run_rank, task, processes)  # type: ignore[no-untyped-call]
+            spawn(_run_rank, rank_arguments, processes)  # type: ignore[no-untyped-call]
         except (ProcessRaisedException, ProcessExitedException) as error:
             reason = str(error).strip()[-2000:]
             raise RuntimeError(f"rank {error.error_index} failed:\n{reason}") from None
@@ -203,7 +203,7 @@ def _run_rank(
     try:
         errors, calls = _compare_strategies(rank, processes, lengths)
         # All processes compute at the same time, because they wait for each other before each call.
-        timing = measure(calls, rounds=rounds, before=distributed.barrier)
+        timing = measure(calls, rounds=rounds, before_call=distributed.barrier)
         timings: list[Timing | None] = [None] * processes
         distributed.all_gather_object(timings, timing)
         if rank == 0:
@@ -231,15 +231,15 @@ def _compare_strategies(
     calls = {}
     for strategy in buckets.SPLITS:
         shard = buckets.split(lengths, processes, strategy)[rank]
-        own = [lengths[i] for i in shard]
-        widest = max(own)
-        batch = (x[shard, :widest], y[shard, :widest], own)
+        rank_lengths = [lengths[i] for i in shard]
+        longest = max(rank_lengths)
+        batch = (x[shard, :longest], y[shard, :longest], rank_lengths)
         errors[strategy] = {}
         for name in LOSSES:
             ddp_model.zero_grad()
             losses = ddp_model(*batch)
             weighted_loss = losses.sum() * processes / sum(lengths)
-            loss = losses.mean() if name == MEAN_OF_MEANS else weighted_loss
+            loss = losses.mean() if name == MEAN_OF_MEANS_LOSS else weighted_loss
             loss.backward()
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             errors[strategy][name] = gradient_error(gradients, expected)

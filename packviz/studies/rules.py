@@ -33,7 +33,7 @@ from packviz.measure.study import (
     Point,
     Results,
     Study,
-    captions,
+    machine_captions,
     time_comparison,
 )
 from packviz.studies.methods import method_calls
@@ -61,7 +61,7 @@ _COLUMN_TITLES = (
     "share right",
     "time ÷ better",
 )
-_KINDS = ("equal", "nearly equal", "uniform", "log-normal")
+_LENGTH_KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 
 def grid(
@@ -73,7 +73,7 @@ def grid(
     """
     points = []
     for mode, batch_size, longest, size in product(modes, batch_sizes, steps, sizes):
-        points += [Point(mode, kind, batch_size, longest, size, size) for kind in _KINDS]
+        points += [Point(mode, kind, batch_size, longest, size, size) for kind in _LENGTH_KINDS]
     return points
 
 
@@ -151,10 +151,10 @@ RuleFitter = Callable[[Sequence[Case]], PackingRule]
 def cases(results: GridResults, mode: str | None = None) -> list[Case]:
     """Returns the measured cases in both passes, of one kind of RNN or of all."""
     measured_cases = []
-    for point, passes in results.values.items():
-        for which, summary in passes.items():
+    for point, summary_by_pass in results.values.items():
+        for pass_name, summary in summary_by_pass.items():
             if mode in (None, point.mode):
-                measured_cases.append(Case(point, which == "training", *summary["ratio"]))
+                measured_cases.append(Case(point, pass_name == "training", *summary["ratio"]))
     return measured_cases
 
 
@@ -166,8 +166,8 @@ def rule_of_thumb(lengths: object) -> bool:
     "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
-    length_variation = (n.max() - n.min()) / n.max()
-    return bool(length_variation > 0 and (length_variation > 0.1 or n.size >= 8))
+    relative_range = (n.max() - n.min()) / n.max()
+    return bool(relative_range > 0 and (relative_range > 0.1 or n.size >= 8))
 
 
 @dataclass(frozen=True)
@@ -247,32 +247,37 @@ def fit_threshold(number: Callable[[Case], float]) -> RuleFitter:
 
 
 def _best_candidate(
-    measured_cases: Sequence[Case], candidates: Iterable[T], select: Callable[[T], BoolArray]
+    measured_cases: Sequence[Case], candidates: Iterable[T], select_packed: Callable[[T], BoolArray]
 ) -> T:
-    """Returns the option with the smallest slowdown; `select` returns which cases it would pack."""
+    """Returns the option with the smallest slowdown.
+
+    `select_packed` returns which cases it would pack.
+    """
     packed, padded = [
         [case.slowdown(choice) for case in measured_cases] for choice in (True, False)
     ]
-    return min(candidates, key=lambda candidate: np.where(select(candidate), packed, padded).sum())
+    return min(
+        candidates, key=lambda candidate: np.where(select_packed(candidate), packed, padded).sum()
+    )
 
 
 def compare(
-    machines: Mapping[str, GridResults],
+    results_by_machine: Mapping[str, GridResults],
     rules: Mapping[str, PackingRule],
     fits: Mapping[str, RuleFitter] | None = None,
 ) -> Table:
     """Returns a table of the right, wrong and unclear cases of each rule on each machine.
 
     Args:
-        machines: the measurements, by machine name.
+        results_by_machine: the measurements, by machine name.
         rules: the rules by name.
         fits: functions that fit further rules to cases, by the name of the rule. Each rule is
             tested on the sizes that were left out of the fit (see `held_out`).
     """
     verdicts = {}
-    for machine, results in machines.items():
+    for machine, results in results_by_machine.items():
         measured_cases = cases(results)
-        prefix = f"{machine}: " if len(machines) > 1 else ""
+        prefix = f"{machine}: " if len(results_by_machine) > 1 else ""
         tested_rules = dict(rules)
         for name, fit in (fits or {}).items():
             tested_rules[name] = held_out(fit, measured_cases)
@@ -288,7 +293,7 @@ def compare(
         rows,
         _COLUMN_TITLES,
         f"Where there is a clear difference, this rule is right most often: {best}",
-        captions(machines),
+        machine_captions(results_by_machine),
     )
 
 
@@ -307,24 +312,24 @@ def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
     measured_cases = cases(results, mode)
     panels: dict[str, list[Case]] = {}
     for case in sorted(measured_cases, key=lambda case: (case.training, case.point.steps)):
-        which = "training" if case.training else "forward"
-        panels.setdefault(f"{which}, {case.point.steps} steps", []).append(case)
-    packed_wins = Counter(case.training for case in measured_cases if case.faster == PACKED)
+        pass_name = "training" if case.training else "forward"
+        panels.setdefault(f"{pass_name}, {case.point.steps} steps", []).append(case)
+    packed_win_counts = Counter(case.training for case in measured_cases if case.faster == PACKED)
     title = (
-        f"{mode}, {machine}: packing is faster on {packed_wins[False]} of"
-        f" {len(measured_cases) // 2} batches forward, and on {packed_wins[True]} in training"
+        f"{mode}, {machine}: packing is faster on {packed_win_counts[False]} of"
+        f" {len(measured_cases) // 2} batches forward, and on {packed_win_counts[True]} in training"
     )
-    shades = (
+    colour_note = (
         "Brown: packing saves time, strong if it takes a third or less. Green: it takes longer."
         " Points are shifted sideways by up to 1.5 %, so that all can be seen."
     )
-    notes = [shades, *captions({machine: results})]
+    notes = [colour_note, *machine_captions({machine: results})]
     paying_regions = [paying_region(group) for group in panels.values()]
     lines = [title]
-    for (panel, group), (padding, work) in zip(panels.items(), paying_regions, strict=True):
+    for (panel_title, group), (padding, work) in zip(panels.items(), paying_regions, strict=True):
         cases_by_winner = _cases_by_winner(group)
         counts = [f"{len(won_cases)} {label}" for label, won_cases in cases_by_winner.items()]
-        lines.append(f"{panel}: {', '.join(counts)}")
+        lines.append(f"{panel_title}: {', '.join(counts)}")
         if padding < 1:
             lines.append(f"{_REGION_LABEL}: from {padding:.0%} padding and {work:.2g} FLOPs on")
     chart = empty_chart(
@@ -337,18 +342,18 @@ def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
         panel_height=220,
         footnotes=notes,
     )
-    highest = max((case.work for case in measured_cases), default=1.0)
+    largest_work = max((case.work for case in measured_cases), default=1.0)
     for i, group in enumerate(panels.values()):
         padding, work = paying_regions[i]
         if padding < 1:
             x = [100 * padding, _MAX_PADDING_PERCENT, _MAX_PADDING_PERCENT, 100 * padding]
-            y = [work, work, highest, highest]
+            y = [work, work, largest_work, largest_work]
             chart.add_points(x, y, _REGION_LABEL, panel_index=i, **_REGION_STYLE)
-        for look, (label, won_cases) in enumerate(_cases_by_winner(group).items()):
+        for marker_index, (label, won_cases) in enumerate(_cases_by_winner(group).items()):
             x = [100 * case.padding + _jitter_shift(k) for k, case in enumerate(won_cases)]
             y = [case.work for case in won_cases]
             marker = {"color": [_ratio_colour(case.ratio) for case in won_cases]}
-            chart.add_points(x, y, label, look, panel_index=i, marker=marker)
+            chart.add_points(x, y, label, marker_index, panel_index=i, marker=marker)
     chart.figure.update_xaxes(range=[-5, _MAX_PADDING_PERCENT])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
@@ -392,23 +397,27 @@ def _ratio_colour(ratio: float) -> str:
     return SIGNED_FILLS[middle + round(shift)]
 
 
-def _compare_padded_packed(point: Point, which: str, device: str) -> Comparison:
+def _make_comparison(point: Point, pass_name: str, device: str) -> Comparison:
     methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
-    return Comparison(method_calls(point, methods, which, device))
+    return Comparison(method_calls(point, methods, pass_name, device))
 
 
 def _measure_passes(point: Point, device: str, settings: JsonDict) -> JsonDict:
     """Returns the quartiles of the rounds' ratios, and the page faults, for each pass."""
-    summaries = {}
-    for which in PASSES:
+    summary_by_pass = {}
+    for pass_name in PASSES:
         timing = time_comparison(
-            partial(_compare_padded_packed, point, which, device), device, settings, warmup=1
+            partial(_make_comparison, point, pass_name, device), device, settings, warmup=1
         )
         ratio = timing.ratio(PACKED, PADDED)
         # Four significant digits are enough.
         values = [float(f"{value:.4g}") for value in (ratio.value, ratio.low, ratio.high)]
-        summaries[which] = {"ratio": values, "rounds": ratio.rounds, "faults": timing.faults}
-    return summaries
+        summary_by_pass[pass_name] = {
+            "ratio": values,
+            "rounds": ratio.rounds,
+            "faults": timing.faults,
+        }
+    return summary_by_pass
 
 
 STUDY = Study(
@@ -422,7 +431,7 @@ STUDY = Study(
     ],
     quick_points=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
     parameters={"rounds": 7},
-    read=lambda row: {which: row[which] for which in PASSES},
+    read=lambda row: {pass_name: row[pass_name] for pass_name in PASSES},
     write=dict,
     version=3,
 )

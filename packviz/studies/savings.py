@@ -61,7 +61,7 @@ def picture(results: TimedResults) -> Spans:
     return Spans(title, groups, notes=[RATIO_NOTE, f"Measured on {results.caption}."])
 
 
-def make_training_steps(point: Point, device: str) -> Comparison:
+def make_comparison(point: Point, device: str) -> Comparison:
     """Compares a padded step with a packed step for each number of distinct lengths."""
     rnn = rnn_calls.make_rnn(point.spec).to(device)
     shape = (point.steps, point.batch_size, point.input_size)
@@ -70,7 +70,7 @@ def make_training_steps(point: Point, device: str) -> Comparison:
     calls = {PADDED: rnn_calls.make_pass(partial(rnn, x), leaves)}
     for distinct in distinct_counts(point):
         lengths = torch.tensor(even_steps(distinct, point.steps))
-        run = partial(rnn_calls.packed, rnn, x, lengths, in_order=True)
+        run = partial(rnn_calls.packed, rnn, x, lengths, is_sorted=True)
         calls[name(distinct)] = rnn_calls.make_pass(run, leaves)
     return Comparison(calls)
 
@@ -78,7 +78,7 @@ def make_training_steps(point: Point, device: str) -> Comparison:
 STUDY = Study(
     "savings",
     Point,
-    partial(time_training, make_training_steps),
+    partial(time_training, make_comparison),
     Results,
     full_points=[Point(mode, LENGTH_KIND, 256, 256, 32, 32) for mode in ("GRU", "LSTM")],
     quick_points=[Point("GRU", LENGTH_KIND, 16, 16, 32, 32)],

@@ -11,7 +11,7 @@ class Clock:
         self.now = 100.0
         monkeypatch.setattr(timing.time, "monotonic", lambda: self.now)
         for module in (timing, *modules):
-            monkeypatch.setattr(module, "stopwatch", lambda device: self)
+            monkeypatch.setattr(module, "make_stopwatch", lambda device: self)
 
     def __call__(self, call):
         began = self.now

@@ -21,7 +21,9 @@ class Point:
 def calls(point, device="cpu"):
     """Returns two ways to compute the same."""
     x = torch.ones(point.size, device=device)
-    return Comparison({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice"))
+    return Comparison(
+        {"once": lambda: x + x, "twice": lambda: 2 * x}, agreeing_calls=("once", "twice")
+    )
 
 
 def study(calls=calls):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check.findings import UNDECIDED
+from packviz.check.findings import UNDECIDED_RULE
 from packviz.core.layout import sequence_name
 
 
@@ -59,10 +59,10 @@ def test_a_batch_that_is_right_gives_none(lengths, extra, kind, batch_first, see
     x[~pv.real_mask(lengths, steps)] = 0
     found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
     padded = set(lengths) != {steps}
-    assert [one.rule for one in serious(found)] == [UNDECIDED] * (
+    assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * (
         kind == "nothing but zeros" and padded
     )
-    infos = {one.rule for one in found.of("info")} - {
+    infos = {one.rule for one in found.with_level("info")} - {
         "padding inside the length",
         "no padding",
         "batch or time",
@@ -81,7 +81,7 @@ def test_padding_that_holds_anything_is_undecided(lengths, extra, batch_first, s
     torch.manual_seed(seed)
     x = torch.randn(len(lengths), max(lengths) + extra, 2, dtype=dtype)
     found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
-    assert [one.rule for one in serious(found)] == [UNDECIDED] * (set(lengths) != {x.shape[1]})
+    assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * (set(lengths) != {x.shape[1]})
 
 
 @given(lengths_of, st.sampled_from([1.0, -100.0, float("inf"), float("nan")]), seeds)
@@ -90,7 +90,7 @@ def test_padding_with_another_value_gives_none(lengths, padding, seed):
     hidden = not math.isfinite(padding) and len(set(lengths)) > 1
     # One cell of padding is like itself.
     alone = sum(max(lengths) - n for n in lengths) == 1 and not math.isnan(padding)
-    assert [one.rule for one in serious(found)] == [UNDECIDED] * alone + [
+    assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * alone + [
         "NaN in the padding"
     ] * hidden
 
@@ -190,7 +190,7 @@ def test_padding_inside_the_length(lengths, seed):
     for wrong, level in (([9] * 9, "warning"), ([min(n + 1, 9) for n in lengths], "info")):
         found, *doubt = pv.diagnose(x, wrong, True)
         assert (found.level, found.rule) == (level, "padding inside the length")
-        assert [one.rule for one in doubt] == [UNDECIDED] * (level == "warning")
+        assert [one.rule for one in doubt] == [UNDECIDED_RULE] * (level == "warning")
         assert f"{sum(wrong) - sum(lengths)} step" in found.message
         assert ("not the width of x" in found.fix) == (len(set(wrong)) == 1)
 
@@ -201,7 +201,7 @@ def test_lengths_that_are_all_T_over_padding(padding):
     vectors = nn.Embedding(40, 8)(ids).detach()
     for x in (ids, vectors):
         found, doubt = judged = pv.diagnose(x, [9] * 6, True)
-        assert (judged.ok, doubt.rule) == (False, UNDECIDED)
+        assert (judged.ok, doubt.rule) == (False, UNDECIDED_RULE)
         assert (found.level, found.rule, found.indices) == (
             "warning",
             "padding inside the length",
@@ -221,7 +221,7 @@ def test_sequences_that_are_cut_on_purpose(lengths, extra, seed):
         [min(n, 7) for n in lengths],
     ):  # a caption's last word; the longest
         found = pv.diagnose(x, cut, True)
-        assert [one.rule for one in serious(found)] == [UNDECIDED]
+        assert [one.rule for one in serious(found)] == [UNDECIDED_RULE]
         assert found[0].indices == tuple(np.flatnonzero(np.array(cut) < lengths))
         assert (
             "on purpose, as captions" in found[0].message or "steps on purpose" in found[0].message
@@ -557,7 +557,7 @@ def test_a_last_step_that_is_another_one_is_found():
         "": right,
         "not the last step": x[rows, lengths - 2],
         "rows in another order": right[lengths.argsort(descending=True)],
-        UNDECIDED: torch.cat([right[:, :2], x[:, 0, 2:]], 1),
+        UNDECIDED_RULE: torch.cat([right[:, :2], x[:, 0, 2:]], 1),
     }
     for rule, last in found.items():
         rules = [one.rule for one in serious(pv.diagnose(x, lengths, True, last=last))]

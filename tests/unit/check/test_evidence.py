@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import packviz as pv
-from packviz.check.findings import UNDECIDED
+from packviz.check.findings import UNDECIDED_RULE
 
 TRIES = {"full": 100, "quick": 2}.get(os.environ.get("HYPOTHESIS_PROFILE"), 8)
 NEVER = 1e-5
@@ -218,11 +218,13 @@ def judged(x, n, names):
     """
     found = pv.diagnose(x, n, batch_first=True)
     if any(
-        one.level != "info" and (one.rule in names if names else one.rule != UNDECIDED)
+        one.level != "info" and (one.rule in names if names else one.rule != UNDECIDED_RULE)
         for one in found
     ):
         return "alarm"
-    if names and any(one.rule in names or (one.rule == UNDECIDED and one.indices) for one in found):
+    if names and any(
+        one.rule in names or (one.rule == UNDECIDED_RULE and one.indices) for one in found
+    ):
         return "named"
     return "undecided" if found.undecided else ""
 

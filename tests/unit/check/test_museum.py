@@ -447,10 +447,10 @@ def test_an_exception_is_found_or_met_with_silence(call, name):
 def test_cards(one):
     said, html = one.to_text(), ElementTree.fromstring(one.to_html())
     assert max(len(line) for line in said.splitlines() if "https" not in line) <= 94
-    for part in (*one.says, one.why, one.fix, *(text for _, text in one.met), *one.asked):
+    for part in (*one.says, one.why, one.fix, *(text for _, text in one.met), *one.links):
         assert part in " ".join(said.split())
         assert part in "".join(html.itertext())
-    assert {link.get("href") for link in html.iter("a")} >= set(one.asked)
+    assert {link.get("href") for link in html.iter("a")} >= set(one.links)
 
 
 def test_an_entry_lets_it_happen(capsys):

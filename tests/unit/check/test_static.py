@@ -490,11 +490,11 @@ def test_what_cannot_run_here_is_not_tried(monkeypatch):
 
 def test_errors_are_first_lines_without_paths():
     path = "in /a/b/c-d/net.py: \x1b[96mno\nmore"
-    assert captures.first_line(ValueError(path)) == "ValueError: in net.py: no"
-    assert len(captures.first_line(ValueError("x" * 500))) == 150
+    assert captures.short_error_text(ValueError(path)) == "ValueError: in net.py: no"
+    assert len(captures.short_error_text(ValueError("x" * 500))) == 150
     error = TorchExportError("step 1/3")
     error.__cause__ = TypeError("the cause")
-    assert captures.first_line(error) == "TypeError: the cause"
+    assert captures.short_error_text(error) == "TypeError: the cause"
 
 
 RETURNED = {

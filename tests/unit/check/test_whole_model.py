@@ -48,8 +48,8 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
     comparison = pv.compare(lambda batch: model(batch, lengths), x, lengths, batch_first=True)
     scores, state = comparison.outputs
     assert comparison.agrees is packs
-    assert (scores.differing > 0) is (both and not packs)
-    assert (state.differing != 0) is not packs  # None if a state is as wide as the batch is long
+    assert (scores.n_differing > 0) is (both and not packs)
+    assert (state.n_differing != 0) is not packs  # None if a state is as wide as the batch is long
     if not packs:
         short = {name for name, n in zip("abcde", lengths, strict=False) if n < max(lengths)}
         is_clear = not (both and len(lengths) == 2)  # else h_n is (2, 2, 6)
@@ -190,8 +190,8 @@ def test_only_real_cells_count_in_any_layout(layout, directions):
     gru = nn.GRU(4, 6, batch_first=True, bidirectional=directions == 2)
     comparison = compared(lambda x: layout(gru(x)[0]))
     assert comparison.agrees is (directions == 1)
-    assert comparison.outputs[0].places == "real cells"
-    assert comparison.outputs[0].compared == 24
+    assert comparison.outputs[0].item_kind == "real cells"
+    assert comparison.outputs[0].n_compared == 24
 
 
 def test_whole_numbers_count():
@@ -321,8 +321,8 @@ def test_a_largest_value_that_the_padding_could_be_is_found(seed):
     lstm = nn.LSTM(4, 6, batch_first=True)
     x = 9 * torch.randn(5, 8, 4)
     value, place = compared(lambda x: unpacked(lstm, x).max(1), x).outputs
-    assert value.differing
-    assert place.differing
+    assert value.n_differing
+    assert place.n_differing
 
 
 def test_targets_of_a_fixed_width_leave_something_untested():
@@ -431,7 +431,7 @@ def test_functions_whose_modules_cannot_be_reached_are_run_all_the_same():
     program = torch.export.export(model.eval(), (X,)).module()
     fixed = compared(lambda x: program(x))
     assert fixed.agrees is None  # it takes only eight steps
-    assert not fixed.outputs[0].differing
+    assert not fixed.outputs[0].n_differing
     assert compared(partial(model.train())).agrees
 
     def with_a_name(x):
@@ -455,7 +455,7 @@ def test_modules_that_a_function_names_are_set_to_eval_mode():
         comparison = compared(function)
         assert not module.running_mean.any()
         assert module.training
-        assert not any(output.differing is None for output in comparison.outputs)
+        assert not any(output.n_differing is None for output in comparison.outputs)
         assert "In training, BatchNorm takes" in comparison.to_text()
 
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core.cuts import StaircaseWork, best_cuts, count_work, cuts_at_lengths, rectangles
+from packviz.core.cuts import (
+    StaircaseWork,
+    best_cuts,
+    count_work,
+    cut_into_rectangles,
+    cuts_at_lengths,
+)
 
 some_lengths = st.lists(st.integers(1, 9), min_size=1, max_size=7)
 CALLS = st.sampled_from([0, 1, 3, 10, 50])
@@ -52,7 +58,7 @@ def test_rectangles_cover_exactly_the_cells_that_they_should(lengths, data):
     cuts = data.draw(st.sampled_from(list(every_staircase(lengths))))
     covered = np.zeros((len(lengths), max(lengths)), dtype=int)
     by_rank = sorted(lengths, reverse=True)
-    for a, b, n in rectangles(lengths, cuts):
+    for a, b, n in cut_into_rectangles(lengths, cuts):
         covered[:n, a:b] += 1
     real = np.arange(max(lengths)) < np.array(by_rank)[:, None]
     assert covered.max() == 1
@@ -66,7 +72,7 @@ def test_from_padding_to_packing():
     assert best_cuts(lengths, 10**9) == best_cuts(lengths, 0, 1) == (0, 8)
     assert best_cuts(lengths, 0) == best_cuts(lengths, 0, 4) == cuts_at_lengths(lengths)
     assert cuts_at_lengths(lengths) == (0, 1, 3, 5, 8)
-    assert rectangles(lengths, (0, 3, 8)) == [(0, 3, 5), (3, 8, 3)]
+    assert cut_into_rectangles(lengths, (0, 3, 8)) == [(0, 3, 5), (3, 8, 3)]
 
 
 @pytest.mark.parametrize("cuts", [(), (0,), (0, 4), (1, 5), (0, 3, 3, 5), (0, 5, 6)])
@@ -74,7 +80,7 @@ def test_cuts_that_are_none(cuts):
     with pytest.raises(
         ValueError, match=re.escape(f"staircase are {cuts}; give time steps that rise from 0 to 5")
     ):
-        rectangles([5, 2], cuts)
+        cut_into_rectangles([5, 2], cuts)
     for calls in (0, 3):
         with pytest.raises(
             ValueError, match=f"calls is {calls}; give 1 to 2, at most one for each distinct length"

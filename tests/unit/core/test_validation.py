@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from packviz.core.validation import kind_of, one_of
+from packviz.core.validation import kind_of, require_one_of
 
 KINDS = [
     "an ndarray",
@@ -35,6 +35,6 @@ def test_the_article_of_a_type():
 
 
 def test_a_choice():
-    assert one_of("side", "left", ("left", "right")) == "left"
+    assert require_one_of("side", "left", ("left", "right")) == "left"
     with pytest.raises(ValueError, match=r"^side is 'top'; choose one of 'left', 'right'$"):
-        one_of("side", "top", ("left", "right"))
+        require_one_of("side", "top", ("left", "right"))

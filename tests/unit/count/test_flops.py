@@ -253,7 +253,7 @@ def test_bars_of_steps_are_in_proportion(spec, layout):
 @given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=4))
 def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
-    picture = ParsedSvg(bars.draw_totals("title", rows, "dark").svg())
+    picture = ParsedSvg(bars.draw_saving_bars("title", rows, "dark").svg())
     solid, hatched = by_fill(picture)
     scale = max(box.right - min(box.x for box in solid) for box in [*solid, *hatched]) / (
         max(map(sum, pairs)) or 1

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from packviz.draw import palette
 from packviz.draw.curves import (
-    COLOURS,
     DASHES,
+    METHOD_COLOURS,
     Curve,
     Plot,
     Sweep,
@@ -92,7 +92,7 @@ def test_labels_are_moved_apart_and_stay_beside_the_plot(heights):
 def test_marks_are_in_the_order_of_the_values(y, log):
     x = [2**i for i in range(len(y))]
     svg = sweep(curve(x=x, y=y), log=log).to_svg()
-    across, down = marks(svg, COLOURS[0]).T
+    across, down = marks(svg, METHOD_COLOURS[0]).T
     assert len(across) == len(y)
     assert (np.diff(across) > 0).all()
     rise = -np.diff(down)
@@ -122,8 +122,8 @@ def test_names_at_the_ends_do_not_cover_each_other():
 def test_methods_differ_by_colour_and_sources_by_dashes_and_a_name_is_written_once():
     curves = [curve("padded", 0), curve("packed", 1), curve("packed", 1, 1)]
     drawn = ParsedSvg(sweep(*curves, sources=("a", "b")).to_svg())
-    lines = [e for e in drawn.elements if e.get("stroke") in COLOURS]
-    looks = [(COLOURS[0], None), (COLOURS[1], None), (COLOURS[1], DASHES[1])]
+    lines = [e for e in drawn.elements if e.get("stroke") in METHOD_COLOURS]
+    looks = [(METHOD_COLOURS[0], None), (METHOD_COLOURS[1], None), (METHOD_COLOURS[1], DASHES[1])]
     assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == looks
     assert drawn.said().count("packed") == 1
 
@@ -132,7 +132,7 @@ def test_padding_is_hatched_to_the_end():
     plot = Plot("", [curve(x=(0, 1, 2, 3), y=(-1.0, 2.0, 1.0, 0.0))], padding=1)
     svg = Sweep("Title", [[plot]], (), (), "").to_svg()
     (box,) = [box for box in ParsedSvg(svg).boxes if box.fill == palette.LIGHT.padding]
-    _, left, _, right = marks(svg, COLOURS[0])[:, 0]
+    _, left, _, right = marks(svg, METHOD_COLOURS[0])[:, 0]
     assert (box.x, box.right) == pytest.approx((left, right), abs=0.02)
 
 

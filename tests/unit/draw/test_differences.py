@@ -85,7 +85,7 @@ def test_the_text_has_every_cell(grid):
         name, *said = line.split()
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
-            inside = format_share(grid.shares[r, c]) if grid.differs[r, c] else "="
+            inside = format_share(grid.relative_differences[r, c]) if grid.differs[r, c] else "="
             assert cell == (
                 f"[{inside}]" if (grid.padding is not None and grid.padding[r, c]) else inside
             )

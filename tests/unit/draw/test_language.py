@@ -38,7 +38,7 @@ def test_the_moving_batch_is_light_and_becomes_its_layout():
 
 def test_the_palette_has_every_colour():
     words = " ".join(ParsedSvg(pictures.colours()).said())
-    both = {*palette.FILL_COLOURS} - {*palette.DIFFERENCE_FILLS}
+    both = {*palette.FIXED_FILLS} - {*palette.DIFFERENCE_FILLS}
     assert not [colour for colour in both if words.count(colour) < 2]  # light and dark
     for theme in (palette.LIGHT, palette.DARK):
         shown = set(vars(theme).values()) - {theme.ground, theme.line}
@@ -46,7 +46,7 @@ def test_the_palette_has_every_colour():
 
 
 def test_letters_are_black_or_white_whichever_has_more_contrast():
-    for fill in palette.FILL_COLOURS:
+    for fill in palette.FIXED_FILLS:
         inks = ("#000000", "#ffffff")
         assert palette.ink_on(fill) == max(inks, key=lambda ink: contrast(ink, fill))
 

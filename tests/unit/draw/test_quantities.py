@@ -15,7 +15,7 @@ shares = st.floats(1e-3, 1)
 def test_a_number_is_rounded_to_what_is_known(value, below, above):
     low = value * (1 - below)
     high = value * (1 + above)
-    words = quantities.known(value, (low, high)).replace(",", "")
+    words = quantities.format_known_digits(value, (low, high)).replace(",", "")
     assert abs(float(words) - value) <= max(high - low, 0.005 * value)
     assert len(words.replace(".", "").strip("0")) <= 3
     ends = quantities.format_interval((low, high)).replace(",", "").split(" to ")
@@ -33,5 +33,5 @@ def test_a_number_is_rounded_to_what_is_known(value, below, above):
     ],
 )
 def test_digits(value, interval, number, words):
-    assert quantities.known(value, interval) == number
+    assert quantities.format_known_digits(value, interval) == number
     assert quantities.format_interval(interval) == words

@@ -33,7 +33,7 @@ def test_every_cell_is_in_its_place(lengths, extra):
 def test_flat_rows_in_words(lengths):
     layout = Layout(lengths)
     head, *rows, starts, order = text.describe_flat_rows(text.LabelledBatch(layout)).splitlines()
-    assert head == text.flat(layout)
+    assert head == text.flat_rows_title(layout)
     for b, row in enumerate(rows):
         name, where, cells = re.fullmatch(r"  (\w) +rows? +([\d–]+) +(.*)", row).groups()
         first, _, last = where.partition("–")

@@ -13,11 +13,11 @@ import toys
 from packviz.measure import children
 from packviz.measure.children import Child, ChildError
 from packviz.measure.study import Comparison
-from packviz.measure.timing import stopwatch, time_call
+from packviz.measure.timing import make_stopwatch, time_call
 
 
 def call_of(function):
-    return partial(time_call, function, stopwatch("cpu"), lambda: None)
+    return partial(time_call, function, make_stopwatch("cpu"), lambda: None)
 
 
 def random_numbers():
@@ -45,7 +45,7 @@ def make():
 
 
 def test_a_child_measures_time_and_page_faults():
-    with children.children(make, ["allocate", "random_numbers"]) as calls:
+    with children.start_children(make, ["allocate", "random_numbers"]) as calls:
         seconds, faults = calls["allocate"]()
         assert seconds > 0
         for _ in range(2):
@@ -56,7 +56,7 @@ def test_a_child_measures_time_and_page_faults():
 
 def test_children_have_the_threads_and_random_numbers_of_this_process(two_threads):
     torch.manual_seed(0)
-    with children.children(make, ["fail"]) as calls:
+    with children.start_children(make, ["fail"]) as calls:
         pids = set()
         for _ in range(2):  # a child lives on after an error
             error = re.escape(f" {two_threads} {random_numbers().tolist()}")
@@ -69,14 +69,14 @@ def test_children_have_the_threads_and_random_numbers_of_this_process(two_thread
 
 
 def test_the_end_of_a_child_is_told():
-    with children.children(make, ["die", "allocate"]) as calls:
+    with children.start_children(make, ["die", "allocate"]) as calls:
         with pytest.raises(ChildError, match="the process of 'die' ended with exit status -9"):
             calls["die"]()
         assert calls["allocate"]()  # the others are still there
 
 
 def interrupted(started):
-    with children.children(make, ["allocate"]) as calls:
+    with children.start_children(make, ["allocate"]) as calls:
         started += calls.values()
         started[0]()
         raise KeyboardInterrupt
@@ -100,7 +100,10 @@ def test_a_child_that_cannot_be_started_leaves_no_other(monkeypatch):
             started.append(self)
 
     monkeypatch.setattr(children, "Child", Second)
-    with pytest.raises(OSError, match="no more"), children.children(make, ["allocate", "die"]):
+    with (
+        pytest.raises(OSError, match="no more"),
+        children.start_children(make, ["allocate", "die"]),
+    ):
         pass
     assert not started[0]._process.is_alive()
 

@@ -13,7 +13,7 @@ from toys import Point
 from packviz.measure import machine, provenance, rnn_calls
 from packviz.measure.study import Comparison, Study, time_comparison
 from packviz.ops import running
-from packviz.ops.tolerance import multiplies_in_tf32
+from packviz.ops.tolerance import rnn_may_use_tf32
 
 seen = []
 
@@ -68,7 +68,7 @@ def test_threads_and_random_numbers_are_the_callers_again(two_threads):
 
 def test_results_that_differ_are_not_timed():
     def compared(**calls):
-        return toys.study(lambda point, device: Comparison(calls, alike=tuple(calls)))
+        return toys.study(lambda point, device: Comparison(calls, agreeing_calls=tuple(calls)))
 
     def failing():
         raise RuntimeError("cuDNN is not in the mood\nand more")
@@ -111,11 +111,13 @@ def test_tf32_is_off_while_results_are_compared_and_on_while_they_are_timed():
     modes = []
 
     def call():
-        modes.append(multiplies_in_tf32())
+        modes.append(rnn_may_use_tf32())
         return torch.ones(1)
 
-    before = multiplies_in_tf32()
-    toys.study(lambda point, device: Comparison({"a": call, "b": call}, alike=("a", "b"))).run()
+    before = rnn_may_use_tf32()
+    toys.study(
+        lambda point, device: Comparison({"a": call, "b": call}, agreeing_calls=("a", "b"))
+    ).run()
     assert modes == [False, False] + [before] * 6
 
 
@@ -143,9 +145,9 @@ def test_a_pass_is_forward_alone_or_with_the_gradients():
         assert x.grad is None
         forward = rnn_calls.make_pass(call, leaves, training=False)()
         assert not forward[0].requires_grad
-    assert torch.equal(rnn_calls.packed(rnn, x, n, in_order=True)[0], output)
+    assert torch.equal(rnn_calls.packed(rnn, x, n, is_sorted=True)[0], output)
     with pytest.raises(RuntimeError, match="sorted"):
-        rnn_calls.packed(rnn, x, n.flip(0), in_order=True)
+        rnn_calls.packed(rnn, x, n.flip(0), is_sorted=True)
 
 
 def test_peak_memory_is_measured_with_the_usual_allocator_alone(monkeypatch):

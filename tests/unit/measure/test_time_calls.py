@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import packviz as pv
-from packviz.measure.timing import FEWEST_ROUNDS
+from packviz.measure.timing import MIN_INTERVAL_ROUNDS
 
 QUICK = {"budget": 1e-3}
 ONE = torch.tensor([2.0, -4.0])
@@ -39,7 +39,7 @@ def test_it_finds_the_ratio_and_stops_when_it_is_known(monkeypatch):
     assert clock.called[::2] == ["setup"] * (len(clock.called) // 2)
     assert "setup" not in clock.called[1::2]
     assert timing.ratio("after", "before").value == pytest.approx(0.5)
-    assert timing.rounds == FEWEST_ROUNDS
+    assert timing.rounds == MIN_INTERVAL_ROUNDS
     assert "after takes 0.5" in timing.to_text()
     assert "Results agree exactly with those of before." in timing.to_text()
 
@@ -52,7 +52,7 @@ def test_the_budget_is_kept(monkeypatch, budget):
         clock.call("wild", random.exponential())()
 
     timing = pv.time_calls({"steady": clock.call("steady", 0.5), "wild": wild}, budget=budget)
-    assert (timing.rounds > FEWEST_ROUNDS) == (budget > 1)
+    assert (timing.rounds > MIN_INTERVAL_ROUNDS) == (budget > 1)
     if budget > 1:
         assert budget <= clock.now - 100 < budget + 10
 

@@ -47,7 +47,7 @@ def quick(**options):
     """Two calls of 1 and 2 seconds."""
     clock = FakeClock()
     return clock, measure(
-        {"a": clock.takes("a", [1]), "b": clock.takes("b", [2])}, clock=clock, **options
+        {"a": clock.takes("a", [1]), "b": clock.takes("b", [2])}, stopwatch=clock, **options
     )
 
 
@@ -79,10 +79,10 @@ def test_only_the_call_is_timed():
     clock = FakeClock()
     result = measure(
         {"a": clock.takes("a", [1])},
-        before=clock.takes("before", [10]),
+        before_call=clock.takes("before", [10]),
         rounds=2,
         warmup=0,
-        clock=clock,
+        stopwatch=clock,
     )
     assert clock.log == ["before", "start", "a", "stop"] * 2
     assert result.seconds == {"a": (1, 1)}
@@ -109,11 +109,11 @@ def test_garbage_is_collected_before_and_not_meanwhile():
             Leftover(lambda word: None)
         Leftover(seen.append)
 
-    measure({"a": call}, rounds=2, clock=FakeClock())
+    measure({"a": call}, rounds=2, stopwatch=FakeClock())
     assert seen[:6] == ["freed"] + [False] * 5  # what the calls leave behind goes after them
     assert gc.isenabled()
     with pytest.raises(ZeroDivisionError):
-        measure({"a": lambda: 1 // 0}, clock=FakeClock())
+        measure({"a": lambda: 1 // 0}, stopwatch=FakeClock())
     assert gc.isenabled()
 
 
@@ -122,15 +122,15 @@ def test_a_budget_ends_the_rounds(monkeypatch):
     monkeypatch.setattr(timing.time, "monotonic", lambda: clock.now)
     calls = {"a": clock.takes("a", [1]), "b": clock.takes("b", [2])}
     for budget, rounds in ((1, 6), (30, 8), (1000, 20)):
-        assert measure(calls, clock=clock, warmup=2, budget=budget).rounds == rounds
-    assert measure(calls, clock=clock, warmup=2, budget=1, min_rounds=1).rounds == 1
+        assert measure(calls, stopwatch=clock, warmup=2, budget=budget).rounds == rounds
+    assert measure(calls, stopwatch=clock, warmup=2, budget=1, min_rounds=1).rounds == 1
 
 
 def test_rounds_end_when_the_ratios_are_known():
     clock = FakeClock()
     wild = np.random.default_rng(0).exponential(size=999).tolist()
     calls = {"steady": clock.takes("steady", [1]), "wild": clock.takes("wild", wild)}
-    assert measure(calls, clock=clock, rounds=100, until_narrow=True).rounds == 100
+    assert measure(calls, stopwatch=clock, rounds=100, until_narrow=True).rounds == 100
     assert quick(rounds=100, until_narrow=True)[1].rounds == 6
 
 
@@ -212,7 +212,7 @@ def test_peak_memory_elsewhere(monkeypatch):
 def test_memory_is_counted_outside_of_the_time():
     clock = FakeClock()
     calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
-    result = measure(calls, clock=clock, rounds=2, warmup=1)
+    result = measure(calls, stopwatch=clock, rounds=2, warmup=1)
     result = replace(result, memory=timing.peak_memories(calls, lambda: None, "cpu"))
     assert result.memory == {"a": 0, "b": 5000}
     assert clock.log.count("a") == 4
@@ -291,8 +291,8 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
     monkeypatch.setattr(
         timing, "_keep_busy", lambda device, seconds: log.append(f"busy for {seconds:g} s")
     )
-    monkeypatch.setattr(timing, "_last_used", {})
-    assert timing.stopwatch("cuda")(lambda: log.append("call")) == 1.5
+    monkeypatch.setattr(timing, "_gpu_last_used", {})
+    assert timing.make_stopwatch("cuda")(lambda: log.append("call")) == 1.5
     used = ["wait for cuda", "record on stream", "call", "record on stream"]
     assert log == ["busy for 1 s", *used, "wait for cuda", "elapsed"]
 
@@ -339,7 +339,7 @@ def test_a_caption_says_which_allocator_in_words(allocator, words):
 
 def test_waiting_for_an_idle_machine(monkeypatch):
     busy = [1.5, 0.9, 0.1]
-    monkeypatch.setattr(machine, "_busy_cores", lambda seconds: busy.pop(0))
+    monkeypatch.setattr(machine, "_measure_busy_cores", lambda seconds: busy.pop(0))
     assert machine.wait_until_idle(60) == 0.1
     busy += [1.5, 0.9]
     assert machine.wait_until_idle(0) == 1.5  # the time was up
@@ -347,18 +347,18 @@ def test_waiting_for_an_idle_machine(monkeypatch):
 
 def test_busy_cores_are_counted(monkeypatch):
     ticks = [(100, 1000), (150, 1200)]
-    monkeypatch.setattr(machine, "_core_ticks", lambda: ticks.pop(0))
+    monkeypatch.setattr(machine, "_busy_and_total_ticks", lambda: ticks.pop(0))
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    assert machine._busy_cores(0) == 2
+    assert machine._measure_busy_cores(0) == 2
     missing = Mock(side_effect=FileNotFoundError)
-    monkeypatch.setattr(machine, "_core_ticks", missing)
+    monkeypatch.setattr(machine, "_busy_and_total_ticks", missing)
     monkeypatch.setattr("os.getloadavg", lambda: (3.5, 0, 0))
-    assert machine._busy_cores(0) == 3.5
+    assert machine._measure_busy_cores(0) == 3.5
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the system has no /proc/stat")
 def test_the_time_of_the_cores_is_read():
-    busy, passed = machine._core_ticks()
+    busy, passed = machine._busy_and_total_ticks()
     assert 0 < busy < passed
 
 

@@ -11,7 +11,7 @@ from packviz.ops.agreement import full_precision, relative_difference, relative_
 from packviz.ops.tolerance import (
     TOLERANCE,
     gradient_tolerance,
-    multiplies_in_tf32,
+    rnn_may_use_tf32,
     state_tolerance,
 )
 
@@ -31,13 +31,13 @@ def test_rounding_passes_and_more_does_not(dtype):
 
 
 def test_tf32_is_coarse_where_it_is_on():
-    assert multiplies_in_tf32()
+    assert rnn_may_use_tf32()
     assert state_tolerance(torch.float32, "cuda") > 100 * state_tolerance(torch.float32, "cpu")
     assert state_tolerance(torch.float64, "cuda") == state_tolerance(torch.float64, "cpu")
     with full_precision():
-        assert not multiplies_in_tf32()
+        assert not rnn_may_use_tf32()
         assert state_tolerance(torch.float32, "cuda") == state_tolerance(torch.float32, "cpu")
-    assert multiplies_in_tf32()
+    assert rnn_may_use_tf32()
 
 
 def test_how_far_apart():
@@ -83,10 +83,10 @@ class Newer:
 @pytest.mark.parametrize("kind", [Older, Newer])
 def test_every_torch_is_asked_in_its_own_way(monkeypatch, kind):
     monkeypatch.setattr(torch.backends, "cudnn", kind())
-    assert multiplies_in_tf32()
+    assert rnn_may_use_tf32()
     with full_precision():
-        assert not multiplies_in_tf32()
-    assert multiplies_in_tf32()
+        assert not rnn_may_use_tf32()
+    assert rnn_may_use_tf32()
 
 
 def test_the_relative_error_is_the_largest_of_those_that_are_too_large():

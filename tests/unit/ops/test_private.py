@@ -109,7 +109,7 @@ def test_run_is_exact_without_any_of_them(cell, lengths, monkeypatch):
     """This simulates an untested release of torch."""
     for path in private_paths():
         without(path, monkeypatch)
-    monkeypatch.setattr(private, "VERSION_ATTRIBUTE", "_gone")
+    monkeypatch.setattr(private, "TENSOR_VERSION_ATTRIBUTE", "_gone")
     monkeypatch.setattr(running, "IS_TORCH_TESTED", False)
     rnn = cell(3, 4, bidirectional=True)
     assert pv.plan(rnn, lengths).method == "packed"

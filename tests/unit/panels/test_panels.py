@@ -325,7 +325,7 @@ def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
     monkeypatch.setattr(theme, "_callbacks", [told.append])
     companion = Companion()
     assert (companion.dark, theme.is_dark()) == (None, False)
-    assert palette.STYLE in companion._css
+    assert palette.DARK_PAGE_STYLE in companion._css
     companion.set_state({"dark": False})
     assert told == []  # nothing changed
     companion.set_state({"dark": True})

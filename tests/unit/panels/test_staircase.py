@@ -9,8 +9,8 @@ from packviz.core.cuts import best_cuts, count_work
 from packviz.core.layout import Layout
 from packviz.draw.stairs import Stairs
 from packviz.panels import StaircasePanel
-from packviz.panels.panel import beside
-from packviz.panels.staircase import CALL_COSTS, MAX_CONSECUTIVE, best_staircases
+from packviz.panels.panel import draw_side_by_side
+from packviz.panels.staircase import ALL_COUNTS_UP_TO, CALL_COSTS, best_staircases
 
 SIX = [9, 8, 6, 4, 3, 2]
 
@@ -34,7 +34,7 @@ def shows(panel, lengths, call, rectangles):
     assert list(panel.costs.values()) == [cost / costs[0] for cost in costs]
     left, right = panel.trade_off.plots
     assert (left.curves[0].y, right.curves[0].y) == (list(panel.costs.values()), wasted)
-    assert panel.picture.value == beside([panel.shown, panel.trade_off], "live").svg()
+    assert panel.picture.value == draw_side_by_side([panel.shown, panel.trade_off], "live").svg()
     assert words(panel.summary).startswith(panel.shown.summary())
     assert panel.to_text().endswith(f"{panel.shown.to_text()}\n\n{panel.trade_off.to_text()}")
 
@@ -75,7 +75,7 @@ def test_the_staircases_on_offer_waste_as_little_as_any(lengths):
     stops = best_staircases(tuple(lengths))
     distinct = len(set(lengths))
     assert list(stops) == sorted(stops)
-    assert set(range(1, min(MAX_CONSECUTIVE, distinct) + 1)) | {distinct} <= set(stops)
+    assert set(range(1, min(ALL_COUNTS_UP_TO, distinct) + 1)) | {distinct} <= set(stops)
     for k, cuts in stops.items():
         assert len(cuts) == k + 1
         assert Stairs(lengths, cuts).wasted == Stairs(lengths, best_cuts(lengths, 0, k)).wasted

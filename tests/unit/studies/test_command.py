@@ -145,10 +145,10 @@ def test_ctrl_c_for_real(tmp_path):
 def test_the_list_of_studies(capsys):
     status, out, _ = outcome(["study"], capsys)
     assert status == 0
-    assert [line.split()[0] for line in out.splitlines()] == [*command.STUDIES]
+    assert [line.split()[0] for line in out.splitlines()] == [*command.STUDY_DESCRIPTIONS]
 
 
-@pytest.mark.parametrize("name", command.STUDIES)
+@pytest.mark.parametrize("name", command.STUDY_DESCRIPTIONS)
 def test_every_study_has_points_and_a_name_for_each(name):
     study = command.load_study(name)
     assert study.name == name

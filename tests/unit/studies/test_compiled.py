@@ -55,7 +55,7 @@ def test_a_small_run_for_real():
     assert list(timing.seconds) == NAMES
     assert timing.rounds == 2
     assert timing.provenance["parameters"]["backend"] == "eager"
-    assert list(compiled.make_compiled_steps(point, "cpu").alike) == NAMES[2:]
+    assert list(compiled.make_comparison(point, "cpu").agreeing_calls) == NAMES[2:]
 
 
 def test_the_text_and_the_picture_have_a_row_for_each():

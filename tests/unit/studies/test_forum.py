@@ -9,7 +9,7 @@ from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.draw.curves import COLOURS
+from packviz.draw.curves import METHOD_COLOURS
 from packviz.draw.palette import METHODS
 from packviz.measure.study import PASSES, Results
 from packviz.measure.timing import Timing
@@ -167,7 +167,7 @@ def test_the_allocators_are_named_and_missing_files_left_out(tmp_path):
 
 def test_titles_state_the_finding():
     results = results_of({"padded": 0.01, "packed": 0.3})
-    titles = [forum.chart({"": results}, what, ["B"]).title for what in forum.QUANTITIES]
+    titles = [forum.chart({"": results}, what, ["B"]).title for what in forum.QUANTITY_UNITS]
     where = "(training, setup B, 8 steps)"
     assert titles == [
         f"Packed takes 30 times as long as padded {where}",
@@ -192,7 +192,7 @@ def test_a_method_has_its_colour_whatever_else_is_measured():
     results = results_of({"packed": 1.0, "run": 2.0}, steps=(8, 16))
     sweep = forum.chart({"": results}, "time", ["B"], ["packed", "run"])
     for curve in sweep.rows[0][0].curves:
-        assert COLOURS[curve.method_index] == METHODS[curve.name.partition(",")[0]]
+        assert METHOD_COLOURS[curve.method_index] == METHODS[curve.name.partition(",")[0]]
 
 
 def test_a_made_up_recording_says_so_everywhere():

@@ -10,9 +10,9 @@ from packviz.draw.palette import THEMES
 from packviz.measure.study import Results
 from packviz.measure.timing import Timing
 from packviz.studies import forum, parts
-from packviz.studies.parts import STEP_NAMES, TORCH
+from packviz.studies.parts import STEP_NAMES_BY_PART, TORCH
 
-NAMES = [TORCH, *STEP_NAMES.values()]
+NAMES = [TORCH, *STEP_NAMES_BY_PART.values()]
 POINT = forum.point("B", 8, 4)
 PLACE = {"device_name": "a test", "torch": "9", "threads": 1}
 
@@ -76,4 +76,4 @@ def test_all_steps_give_the_same_logits_and_gradients():
     point = forum.point("B", 5, 6)
     timing = parts.STUDY.run([point], rounds=3).timing(point)
     assert list(timing.seconds) == NAMES
-    assert list(parts.make_replaced_steps(point, "cpu").alike) == NAMES
+    assert list(parts.make_comparison(point, "cpu").agreeing_calls) == NAMES

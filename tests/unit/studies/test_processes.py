@@ -81,9 +81,9 @@ def test_the_gradients_are_those_of_a_loop_over_the_shards(shards):
         first, second = (gradients(own) for own in buckets.split(LENGTHS, 2, strategy))
         averaged = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
         error = processes.gradient_error(averaged, expected)
-        assert errors[processes.MEAN_OF_MEANS] == pytest.approx(error, rel=1e-3, abs=1e-6)
-        assert errors[processes.TOKEN_WEIGHTED] < 1e-6
-    means = [shards.errors[strategy][processes.MEAN_OF_MEANS] for strategy in buckets.SPLITS]
+        assert errors[processes.MEAN_OF_MEANS_LOSS] == pytest.approx(error, rel=1e-3, abs=1e-6)
+        assert errors[processes.TOKEN_WEIGHTED_LOSS] < 1e-6
+    means = [shards.errors[strategy][processes.MEAN_OF_MEANS_LOSS] for strategy in buckets.SPLITS]
     assert all(worse > better for worse, better in pairwise(means))  # fairer shards are better
     assert means[0] > 1e-3
 
@@ -101,7 +101,8 @@ def test_in_words_and_as_a_chart(shards):
 
 
 def test_a_process_that_fails_ends_all(monkeypatch, started):
-    monkeypatch.setattr(processes, "at_least", lambda name, value: 1)  # leaves rank 1 without data
+    # This leaves rank 1 without data.
+    monkeypatch.setattr(processes, "require_at_least", lambda name, value: 1)
     with pytest.raises(RuntimeError, match=r"rank \d failed:\n(?s:.*)Error"):
         processes.compare([2], rounds=1)
     assert have_ended(started)

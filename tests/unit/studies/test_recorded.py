@@ -74,5 +74,5 @@ def test_the_times_of_the_readme_are_recorded():
     for point, numbers in rows:
         timing = recorded[point]
         names = [name for name in timing.seconds if name != "drop-in"][:3]
-        times = [quantities.milliseconds(timing.median(name)) for name in names]
+        times = [quantities.format_milliseconds(timing.median(name)) for name in names]
         assert numbers == " | ".join([*times, f"{timing.ratio(*names[1:]).value:.1f}"])

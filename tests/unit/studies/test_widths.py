@@ -11,14 +11,12 @@ from packviz.studies import compiled, forum, methods, parts, rules, savings
 NARROW = Point("GRU", "log-normal around 20", 4, 500, 2, 3)
 SETTINGS = {"methods": ["padded", "packed"]}
 COMPARISONS = {
-    "methods": lambda: methods._compared(NARROW, "forward", "cpu", {}),
-    "heuristics": lambda: rules._compare_padded_packed(NARROW, "training", "cpu"),
-    "benchmark": lambda: forum._compare_methods(forum.point("B", 9, 4), "forward", "cpu", SETTINGS),
-    "parts": lambda: parts.make_replaced_steps(forum.point("B", 9, 4), "cpu"),
-    "savings": lambda: savings.make_training_steps(savings.STUDY.quick_points[0], "cpu"),
-    "compiled": lambda: compiled.make_compiled_steps(
-        compiled.CompiledPoint(3, 50, 40, 2, 3), "cpu"
-    ),
+    "methods": lambda: methods._make_comparison(NARROW, "forward", "cpu", {}),
+    "heuristics": lambda: rules._make_comparison(NARROW, "training", "cpu"),
+    "benchmark": lambda: forum._make_comparison(forum.point("B", 9, 4), "forward", "cpu", SETTINGS),
+    "parts": lambda: parts.make_comparison(forum.point("B", 9, 4), "cpu"),
+    "savings": lambda: savings.make_comparison(savings.STUDY.quick_points[0], "cpu"),
+    "compiled": lambda: compiled.make_comparison(compiled.CompiledPoint(3, 50, 40, 2, 3), "cpu"),
 }
 NAMES = ("padded", "packed", "torch padded", "torch packed", parts.TORCH, savings.name(16))
 
