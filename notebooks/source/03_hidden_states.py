@@ -116,7 +116,7 @@ for row, n in enumerate(lengths):
     assert unpacked[row, n:].eq(0).all()
     assert torch.allclose(padded_h_n[0, row], packed_h_n[0, row], atol=1e-6) == (n == 5)
 assert comparison.agrees.outputs
-assert [f"{panel.shares[2, 0]:.0%}" for panel in comparison.panels()[1:]] == ["174%", "194%"]
+assert [f"{panel.relative_differences[2, 0]:.0%}" for panel in comparison.panels()[1:]] == ["174%", "194%"]
 with_gradients = pv.compare(lstm, x, lengths)
 assert with_gradients.agrees.gradients_outputs
 for what in ("h_n", "c_n", "gradients_h_n"):
@@ -211,9 +211,9 @@ comparison
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
 assert not comparison.agrees.outputs_reverse
-reverse_at_0, reverse_h_n = comparison.panels()[1].shares[:, 0], comparison.panels()[2].shares[:, 1]
+reverse_at_0, reverse_h_n = (comparison.panels()[i].relative_differences[:, i - 1] for i in (1, 2))
 assert all(abs(reverse_at_0 - reverse_h_n) < 0.001)
-shares = comparison.panels()[1].shares
+shares = comparison.panels()[1].relative_differences
 assert f"{shares[2, 1]:.0%}" == "64%"
 assert [f"{share:.2g}" for share in 100 * shares[3, :4]] == ["7.6", "8.9", "14", "19"]
 assert all(comparison.panels()[1].differs[row, :n].all() for row, n in enumerate(lengths) if n < 5)
