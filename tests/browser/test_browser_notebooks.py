@@ -24,7 +24,6 @@ def legible(notebook: Notebook, theme: str) -> list[str]:
     complaints = barriers(notebook)
     for i in range(notebook.call("cellCount")):
         complaints += faint_texts(notebook, i)
-    notebook.set_theme(dark=False)
     return complaints
 
 

@@ -33,8 +33,7 @@ def test_it_starts_with_one_row():
     shows(RowPanel(kind="sentences", sequences=512, row_size=64), sentences, 64)
 
 
-@pytest.mark.parametrize("strategy", FILLS)
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("strategy", "mask"), [*zip(FILLS, 2 * MASKS, strict=False)])
 def test_strategies_and_masks(strategy, mask):
     panel = RowPanel([3, 7, 4, 5, 4], row_size=8)
     move(panel.strategy, strategy)
