@@ -204,7 +204,7 @@ def _record_points(
         _require_folder(options.out)
     from packviz.measure.children import ChildError  # noqa: PLC0415
 
-    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "_stop":
+    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "_handle_interrupt":
         # torch is imported now, so Ctrl-C need not end the program at once (see __main__).
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
