@@ -167,8 +167,7 @@ def compare_padding(
                 n_added = n_steps
                 runs += _run_wider_batches(run_model, clean_batch, mask, axis, n_added)
     notes = []
-    batch_norm_types = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-    if any(isinstance(part, batch_norm_types) for part in training_modules):
+    if any("BatchNorm" in type(part).__name__ for part in training_modules):
         notes.append(
             "The model was judged in eval mode. In training, BatchNorm takes its mean and variance"
             " from all cells, those of the padding, too."
@@ -234,38 +233,44 @@ def evaluating(model: nn.Module, include_called_modules: bool = False) -> Iterat
     devices = range(torch.cuda.device_count()) if is_cuda_used else ()
     forked_rng = torch.random.fork_rng(devices)
     thread_id = get_ident()
-    training_modules = [part for part in model.modules() if part.training]
     with ExitStack() as exit_stack, forked_rng, torch.no_grad():
 
         def evaluate(module: nn.Module, inputs: object) -> None:
             if module.training and get_ident() == thread_id:
-                training_modules.extend(part for part in module.modules() if part.training)
-                exit_stack.enter_context(_eval_mode(module, is_being_called=True))
+                training_modules.extend(_set_eval_mode(module, exit_stack, is_being_called=True))
 
-        exit_stack.enter_context(_eval_mode(model))
+        training_modules = _set_eval_mode(model, exit_stack)
         if include_called_modules:
             exit_stack.enter_context(register_module_forward_pre_hook(evaluate))
         yield training_modules
 
 
-@contextmanager
-def _eval_mode(model: nn.Module, is_being_called: bool = False) -> Iterator[None]:
-    """Sets a model to eval mode. Afterwards, its modes and its buffers are as they were.
+def _set_eval_mode(
+    model: nn.Module, exit_stack: ExitStack, is_being_called: bool = False
+) -> list[nn.Module]:
+    """Sets a model to eval mode, and returns the modules that were in training mode.
 
-    If the model was found because it was called, its buffers get their values back, but are not put
-    back in their places, because torch.func may have lent them for this call.
+    When the stack unwinds, the model's modes and its buffers are as they were. If the model was
+    found because it was called, its buffers get their values back, but are not put back in their
+    places, because torch.func may have lent them for this call.
     """
-    with ExitStack() as exit_stack, keeping_modes(model):
-        for part in model.modules():
-            # A model's own `train` and `eval` may do anything, and an exported program's raise.
-            part.training = False
-            for name, buffer in part.named_buffers(recurse=False):
-                if is_lazy(buffer) or is_vmapped(buffer):
-                    continue
-                if not is_being_called:
-                    exit_stack.callback(setattr, part, name, buffer)
-                exit_stack.callback(_restore_buffer, buffer, buffer.clone())
-        yield
+    training_modules = [part for part in model.modules() if part.training]
+    exit_stack.enter_context(keeping_modes(model))
+    # The stack unwinds in reverse, and a module's `train` sets the modes of all its parts.
+    for part in reversed([*model.modules()]):
+        for name, buffer in part.named_buffers(recurse=False):
+            if is_lazy(buffer) or is_vmapped(buffer):
+                continue
+            if not is_being_called:
+                exit_stack.callback(setattr, part, name, buffer)
+            exit_stack.callback(_restore_buffer, buffer, buffer.clone())
+        # A model's own `train` may switch more than modes, but it may also be its training loop.
+        with suppress(Exception):
+            if [*inspect.signature(part.train).parameters] == ["mode"]:
+                part.eval()
+                exit_stack.callback(part.train, part in training_modules)
+        part.training = False
+    return training_modules
 
 
 def _restore_buffer(buffer: Tensor, values: Tensor) -> None:
@@ -368,9 +373,10 @@ def _run_wider_batches(
 
 
 def _make_uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
-    """Returns multiples of the cell with the largest number, or one id that is not padding.
+    """Returns cells like the one with the largest number, or one id that is not padding.
 
-    The multiples differ, because a model may divide by what its cells differ in, or sort them.
+    Each number is a share of that cell's: at least half of it, and all different, because a model
+    may sort its cells, or divide by their spread, after it has made them equally long.
     """
     is_float = real.is_floating_point()
     if len(padding) and not is_float:
@@ -382,8 +388,8 @@ def _make_uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
     if not is_float:
         return cell
     generator = torch.Generator().manual_seed(0)
-    factors = 1 - torch.rand(len(real), generator=generator) / 2
-    return cell * factors.to(real).reshape(-1, *[1] * cell.dim())
+    shares = 1 - torch.rand(real.shape, generator=generator) / 2
+    return cell * shares.to(real)
 
 
 def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
@@ -612,7 +618,7 @@ def _compare_rows(
     scale = torch.zeros(1 + max(row_groups.tolist(), default=0), dtype=torch.float64)
     scale.scatter_reduce_(0, row_groups, pad(largest, (0, 1)).amax(1), "amax")
     max_difference = relative_tolerance * scale[row_groups].unsqueeze(1)
-    differs = (is_changed.bool() & ~(abs_difference <= max_difference)).any(
+    differs = (is_changed.bool() & ~(abs_difference < max_difference)).any(
         1
     )  # NaN differs from itself
     differing_sequences = sorted({*row_sequences[differs[: len(row_sequences)]].tolist()})

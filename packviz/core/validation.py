@@ -44,8 +44,8 @@ def require_nonnegative(name: str, value: object) -> float:
     Raises:
         ValueError: the value is not such a number.
     """
-    number = _finite_or_none(value)
-    if number is None or number < 0:
+    number = _finite_or_nan(value)
+    if not number >= 0:
         raise ValueError(
             f"{name} is {value!r}; give a finite number of at least 0, or leave it out"
         )
@@ -58,17 +58,17 @@ def require_seconds(name: str, value: object) -> float:
     Raises:
         ValueError: the value is not such a time.
     """
-    seconds = _finite_or_none(value)
-    if seconds is None or seconds <= 0:
+    seconds = _finite_or_nan(value)
+    if not seconds > 0:
         raise ValueError(f"{name} is {value!r}; give a finite number of seconds greater than 0")
     return seconds
 
 
-def _finite_or_none(value: object) -> float | None:
-    """Returns a finite number as a float, or `None` for anything else."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return None
-    return float(value) if math.isfinite(value) else None
+def _finite_or_nan(value: object) -> float:
+    """Returns a finite number as a float, or NaN for anything else."""
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return math.nan
 
 
 def require_dense(name: str, value: object) -> None:
