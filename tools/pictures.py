@@ -140,7 +140,7 @@ def _colours(theme: str) -> Sheet:
         for x, words in ((50, name), (220, code)):
             sheet.text(x, y + 14, words, text_colour=own.text)
         y += 22
-    sheet.size(380, height)
+    sheet.set_size(380, height)
     return sheet
 
 

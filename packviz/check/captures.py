@@ -84,9 +84,9 @@ class _FlatModel(nn.Module):
         self._inputs = inputs
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        tensor_iterator = iter(tensors)
+        remaining_tensors = iter(tensors)
         inputs = map_leaves(
-            self._inputs, lambda x: next(tensor_iterator) if isinstance(x, Tensor) else x
+            self._inputs, lambda x: next(remaining_tensors) if isinstance(x, Tensor) else x
         )
         return tuple(map(torch.as_tensor, numeric_leaves(self.model(*inputs))))
 

@@ -30,7 +30,7 @@ from packviz.draw.differences import Differences, draw
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import is_small, table, with_noun
-from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
+from packviz.ops.arguments import require_input_shape, require_padded, require_rnn, require_states
 from packviz.ops.masks import lengths_tensor, require_mask_width
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.tolerance import state_tolerance
@@ -177,7 +177,7 @@ class _Line:
         sequences_text = f" (in {join_words(self.sequences, 6)})" if self.sequences else ""
         return (
             f"differ at {self.n_differing:,} of {cells_text}{sequences_text}, by up to"
-            f" {text.difference(self.largest_difference)}"
+            f" {text.format_difference(self.largest_difference)}"
         )
 
 
@@ -479,8 +479,8 @@ def compare(
 
     Every module that is called runs in eval mode, because dropout would draw different numbers in
     the two runs. So BatchNorm uses its stored mean and variance. (On a GPU, an RNN with gradients
-    is in training mode, without its dropout, as cuDNN requires.) Afterwards, the
-    modules' modes and buffers, every `.grad` and torch's random state are as they were before.
+    is in training mode, without its dropout, as cuDNN requires.) Afterwards, the modules' modes and
+    buffers, every `.grad` and torch's random state are as they were before.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
@@ -527,7 +527,7 @@ def compare(
         return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
     is_batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
-    require_features(rnn, x.shape, is_batch_first)
+    require_input_shape(rnn, x.shape, is_batch_first)
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
     layout = require_nonempty_sequences(
@@ -548,7 +548,7 @@ def compare(
         if hx is not None:
             hx = _copy_state(hx)
         for pack in (False, True):
-            # Otherwise, the RNN raises an error.
+            # With any other dtype, the RNN raises an error.
             needs_gradient = gradients and x.is_floating_point()
             x_copy = x.detach().clone().requires_grad_(needs_gradient)
             result = run_rnn(rnn, x_copy, layout, hx, pack)
@@ -713,7 +713,7 @@ def split_directions(output: Tensor, batch_first: bool, n_directions: int) -> Te
 
 
 def join_words(words: Sequence[str], max_words: int = 100) -> str:
-    """Joins words into a list in a sentence. Those after the first `max_words` are only counted."""
+    """Joins words into a list for a sentence. Any after the first `max_words` are only counted."""
     if len(words) > max_words:
         words = [*words[:max_words], f"{len(words) - max_words} more"]
     *others, last = words or [""]

@@ -374,10 +374,10 @@ def _check_last(batch: Batch, last: Tensor) -> FindingIterator:
     if equals_last_column.any():
         b = int(np.argmax(equals_last_column))
         last_column_code = "x[:, -1]" if batch.batch_first else "x[-1]"
-        sequences_text = with_noun(equals_last_column.sum(), "sequence")
+        n_sequences_text = with_noun(equals_last_column.sum(), "sequence")
         end_text = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
-            f"For {sequences_text}, last contains {last_column_code} (step {batch.steps - 1}),"
+            f"For {n_sequences_text}, last contains {last_column_code} (step {batch.steps - 1}),"
             f" which is padding there ({end_text})."
         )
         yield finding_about_sequences(

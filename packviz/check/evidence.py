@@ -244,8 +244,8 @@ class _Reading:
         with probability `(k + 1) / (n + 2)`. Applied to one cell after another, the rule gives the
         result:
 
-            chance = mistakes · p(all first cells, after k of n) · p(all further cells, after k' of
-            n')
+            chance = n_mistakes · p(all first cells, after k of n)
+                · p(all further cells, after k' of n')
 
         For the first cell of each run, `n` counts all steps of data, and `k` counts those that have
         the value. For the further cells, `n'` counts the steps of data that follow a step with the
@@ -617,7 +617,7 @@ def _legitimate_reason(
 def _log_n_mistakes(
     batch: Batch, n: IntArray, data_lengths: IntArray, padding_cell_index: _CellIndex | None
 ) -> float:
-    """Returns the log number of mistakes like `n`, if the data end at `data_lengths`."""
+    """Returns the log of the number of mistakes like `n`, if the data end at `data_lengths`."""
     is_wrong = data_lengths != n
     n_wrong = int(is_wrong.sum())
     n_other_lengths = max(batch.steps - 1, 1)

@@ -80,7 +80,7 @@ class Findings(HasTable, Sequence[Finding]):
     found: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        findings = [finding for level in LEVELS for finding in self.with_level(level)]
+        findings = [finding for level in LEVELS for finding in self.of_level(level)]
         object.__setattr__(self, "found", tuple(findings))
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Findings(HasTable, Sequence[Finding]):
     @property
     def ok(self) -> bool:
         """True if there is no error, and nothing is undecided."""
-        return not self.with_level("error") and not self.undecided
+        return not self.of_level("error") and not self.undecided
 
     @property
     def undecided(self) -> bool:
@@ -104,7 +104,7 @@ class Findings(HasTable, Sequence[Finding]):
         """The rule of each finding."""
         return [finding.rule for finding in self.found]
 
-    def with_level(self, level: str) -> tuple[Finding, ...]:
+    def of_level(self, level: str) -> tuple[Finding, ...]:
         """Returns the findings of one level."""
         return tuple(finding for finding in self.found if finding.level == level)
 
@@ -114,16 +114,16 @@ class Findings(HasTable, Sequence[Finding]):
         mark = "✓"
         counts = ["undecided"] if self.undecided else []
         for level in LEVELS:
-            n_findings = len(self.with_level(level))
+            n_findings = len(self.of_level(level))
             if n_findings:
                 counts.append(
                     f"{n_findings} info" if level == "info" else with_noun(n_findings, level)
                 )
-        if self.with_level("warning"):
+        if self.of_level("warning"):
             mark = LEVELS["warning"]
         if self.undecided:
             mark = "?"
-        if self.with_level("error"):
+        if self.of_level("error"):
             mark = LEVELS["error"]
         return f"{mark} {self.title}: {', '.join(counts) or 'nothing found'}"
 

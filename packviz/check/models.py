@@ -135,7 +135,7 @@ class _PaddedTagger(ExampleModel):
 def _pad_to_width(
     result: PackedSequence, lengths: Tensor, width: int | None, padding_value: float = 0.0
 ) -> Tensor:
-    """Pads a packed output to the width of `x`."""
+    """Pads a packed output to a width, or to the longest sequence if the width is `None`."""
     return pad_packed_sequence(result, padding_value=padding_value, total_length=width)[0]
 
 

@@ -369,9 +369,9 @@ def _example_readings(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Exam
     ):
         for lengths, mask_form in _length_readings(leaf):
             readings.setdefault(lengths, {}).setdefault(leaf_number, mask_form)
-    rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
-    if not readings and rnns and len(shape) == 3:
-        time_axis = int(rnns[0].batch_first)
+    rnn_modules = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    if not readings and rnn_modules and len(shape) == 3:
+        time_axis = int(rnn_modules[0].batch_first)
         readings[(shape[time_axis],) * shape[1 - time_axis]] = {}
     for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
         for shape in dict.fromkeys(shapes):

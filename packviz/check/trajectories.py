@@ -16,7 +16,7 @@ from packviz.check.compare import (
 )
 from packviz.core.layout import sequence_name
 from packviz.draw.curves import DASHES, METHOD_COLOURS, Curve, Plot, Sweep
-from packviz.draw.text import difference, is_small
+from packviz.draw.text import format_difference, is_small
 
 MAX_SEQUENCES = 8
 """The largest number of sequences that are drawn."""
@@ -75,17 +75,22 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
         for run_name, run_states, dash in (("padded", padded, 0), ("packed", packed, _DOTTED_DASH)):
             values = run_states[b, :, unit]
             if is_small(layout):
-                value_texts = list(map(difference, values))
+                value_texts = list(map(format_difference, values))
                 value_texts[n:] = [f"[{value_text}]" for value_text in value_texts[n:]]
                 lines.append(f"  {run_name}  {' '.join(value_texts)}")
-            n_finite = np.isfinite(values).cumprod().sum()
+            n_leading_finite = np.isfinite(values).cumprod().sum()
             # Rounded, because the last digits differ between processors.
-            curve_values = np.round(values[:n_finite], 3).tolist()
-            if n_finite:
+            curve_values = np.round(values[:n_leading_finite], 3).tolist()
+            if n_leading_finite:
                 hollow = run_states is packed
                 curves.append(
                     Curve(
-                        run_name, _CURVE_COLOUR, dash, steps[:n_finite], curve_values, hollow=hollow
+                        run_name,
+                        _CURVE_COLOUR,
+                        dash,
+                        steps[:n_leading_finite],
+                        curve_values,
+                        hollow=hollow,
                     )
                 )
         plots.append(Plot(heading, curves, y="", padding=padding))

@@ -435,7 +435,7 @@ def _judge_output(
             `_run_wider_batches`.
         steps: the number of time steps.
         has_fixed_padding: whether the padding has a single value, for which a model may look.
-        uniform_cells_differ: whether the real cells that are alike differ all the same.
+        uniform_cells_differ: whether the cells of `_make_uniform_cells` differ from each other.
     """
     clean_result, repeated_result, poisoned_result, *wider_results = results
     output = compare_results(clean_result, repeated_result)
@@ -493,7 +493,7 @@ def _cell_readers(size: torch.Size, shape: PaddedShape, real: Tensor) -> Iterato
     batch, steps, batch_first = shape
 
     def read_cells(result: Tensor, axes: tuple[int, int]) -> Tensor:
-        # Without the steps of a wider batch, on any axis.
+        # The steps of a wider batch are left out, on any axis.
         narrow_result = result[tuple(map(slice, size))]
         return narrow_result.movedim(axes, (0, 1))[real]
 
@@ -618,9 +618,8 @@ def _compare_rows(
     scale = torch.zeros(1 + max(row_groups.tolist(), default=0), dtype=torch.float64)
     scale.scatter_reduce_(0, row_groups, pad(largest, (0, 1)).amax(1), "amax")
     max_difference = relative_tolerance * scale[row_groups].unsqueeze(1)
-    differs = (is_changed.bool() & ~(abs_difference < max_difference)).any(
-        1
-    )  # NaN differs from itself
+    # NaN differs from itself.
+    differs = (is_changed.bool() & ~(abs_difference < max_difference)).any(1)
     differing_sequences = sorted({*row_sequences[differs[: len(row_sequences)]].tolist()})
     return Output(
         name,

@@ -312,8 +312,8 @@ class Layout:
 
 def count_running_sequences(lengths: IntArray) -> IntArray:
     """Returns the number of sequences that are still running at each time step."""
-    ends = np.bincount(lengths)[1:]  # the number of sequences of length 1, 2, …
-    running_counts = np.cumsum(ends[::-1])[::-1]
+    ending_counts = np.bincount(lengths)[1:]  # the number of sequences of length 1, 2, …
+    running_counts = np.cumsum(ending_counts[::-1])[::-1]
     return running_counts.copy()  # torch rejects arrays with negative strides
 
 

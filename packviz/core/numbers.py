@@ -34,7 +34,7 @@ class HasNumbers(HasText):
     def to_markdown(self) -> str:
         """Returns the summary and a table in Markdown, for an issue or a report."""
         rows = self.numbers()
-        table = [[_format_cell(value) for value in row.values()] for row in rows]
+        table = [[_format_value(value) for value in row.values()] for row in rows]
         if table:
             head = [*rows[0]]
             table = [head, ["---"] * len(head), *table]
@@ -42,7 +42,7 @@ class HasNumbers(HasText):
         return "\n".join([self.summary, "", *lines]).strip()
 
 
-def _format_cell(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):

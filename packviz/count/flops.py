@@ -239,16 +239,13 @@ class FlopCount(Drawing, HasNumbers):
         return 2 * spec.gemm_per_cell - x_grad_flops, -state_grad_flops
 
     def _count_flops(self, cell_flops: int, first_state_flops: int = 0) -> PaddedPackedFlops[int]:
-        """Counts FLOPs.
-
-        Cells take `cell_flops`, and first states add `first_state_flops`.
-        """
+        """Counts FLOPs: cells take `cell_flops`, and first states add `first_state_flops`."""
         counts = [
             _count_layout_flops(layout, cell_flops, first_state_flops, self.spec.bidirectional)
             for layout in self.layouts
         ]
-        padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
-        packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
+        padded = sum(sum(sequence_flops.padded.tolist()) for _, sequence_flops in counts)
+        packed = sum(sum(sequence_flops.packed.tolist()) for _, sequence_flops in counts)
         if len(counts) > 1 or not self.layout.max_len:
             return PaddedPackedFlops(padded, packed)
         return PaddedPackedFlops(padded, packed, *counts[0])
@@ -264,21 +261,23 @@ def _count_layout_flops(
     computes the gradient of all rows.
     """
     batch = layout.batch_size
-    end = layout.batch_sizes.size
+    longest = layout.batch_sizes.size
     # The cells of each time step, and the steps of each sequence, padded and packed.
-    cells = np.full((2, layout.max_len), batch)
-    cells[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end))
+    cell_counts = np.full((2, layout.max_len), batch)
+    cell_counts[1] = np.pad(layout.batch_sizes, (0, layout.max_len - longest))
     lengths = np.stack([np.full(batch, layout.max_len), layout.lengths])
-    steps = cells * cell_flops
-    steps[:, :1] += cells[:, :1] * first_state_flops
+    step_flops = cell_counts * cell_flops
+    step_flops[:, :1] += cell_counts[:, :1] * first_state_flops
     # Without steps, no state is read.
-    sequences = lengths * cell_flops + (lengths > 0) * first_state_flops
+    sequence_flops = lengths * cell_flops + (lengths > 0) * first_state_flops
     if bidirectional:
-        is_longest = lengths == np.array([[layout.max_len], [end]]).clip(1)
-        steps[0, -1:] += batch * first_state_flops
-        steps[1, end - 1 : end] += is_longest[1].sum() * first_state_flops
-        sequences += is_longest * first_state_flops
-    return PaddedPackedFlops(*make_read_only(steps)), PaddedPackedFlops(*make_read_only(sequences))
+        is_longest = lengths == np.array([[layout.max_len], [longest]]).clip(1)
+        step_flops[0, -1:] += batch * first_state_flops
+        step_flops[1, longest - 1 : longest] += is_longest[1].sum() * first_state_flops
+        sequence_flops += is_longest * first_state_flops
+    return PaddedPackedFlops(*make_read_only(step_flops)), PaddedPackedFlops(
+        *make_read_only(sequence_flops)
+    )
 
 
 def flops(rnn: nn.RNNBase | Spec, lengths: object, *, input_grad: bool = False) -> FlopCount:

@@ -219,13 +219,13 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Opera
     rnn = copy.deepcopy(rnn)
     rnn.flatten_parameters()  # on CUDA, a copy's weights are scattered, and torch would warn
     weight = next(rnn.parameters())
-    sizes = torch.tensor(layout.batch_sizes.tolist())
+    batch_sizes = torch.tensor(layout.batch_sizes.tolist())
     padded_shape = PaddedShape(layout.batch_size, layout.max_len, rnn.batch_first)
     shape = (layout.n_real, rnn.input_size) if packed else padded_shape.shape(rnn.input_size)
     x = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
 
     def run_rnn(x: Tensor) -> Tensor:
-        output: Tensor | PackedSequence = rnn(PackedSequence(x, sizes) if packed else x)[0]
+        output: Tensor | PackedSequence = rnn(PackedSequence(x, batch_sizes) if packed else x)[0]
         return output if isinstance(output, Tensor) else output.data
 
     kind = "packed" if packed else "padded"

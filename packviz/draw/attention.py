@@ -49,12 +49,12 @@ class Attention(Drawing):
         shapes = sorted({weights.shape for weights in self.maps.values()})
         n_steps = shapes[0][0] if maps else 0
         if shapes != [(n_steps, n_steps)] or not 1 <= length <= n_steps <= MAX_LISTED:
-            found = "no maps"
+            shapes_text = "no maps"
             if shapes:
-                found = f"shapes {', '.join(map(str, shapes))}"
+                shapes_text = f"shapes {', '.join(map(str, shapes))}"
             raise ValueError(
                 "maps must be one or more (T, T) arrays of the same size, with T at most"
-                f" {MAX_LISTED} and length from 1 to T; got {found} and length {length}"
+                f" {MAX_LISTED} and length from 1 to T; got {shapes_text} and length {length}"
             )
 
     def lost(self, name: str) -> list[float]:

@@ -114,8 +114,8 @@ def draw_horizontal_bars(
     bars = [bar for group in groups.values() for bar in group.values()]
     left = 24 + max_text_width(chain(*groups.values()))
     max_label_width = max_text_width(bar.label for bar in bars)
-    longest_bar = max((bar.length_with_whisker for bar in bars), default=0.0) or 1.0
-    scale = max(WIDTH - left - 40 - max_label_width, _MIN_LONGEST_BAR) / longest_bar
+    max_length = max((bar.length_with_whisker for bar in bars), default=0.0) or 1.0
+    scale = max(WIDTH - left - 40 - max_label_width, _MIN_LONGEST_BAR) / max_length
     line_x = math.nan if line_value is None else left + line_value * scale
     y = top
     for name, group in groups.items():
@@ -144,7 +144,7 @@ def draw_horizontal_bars(
         sheet.line([(line_x, top - 6), (line_x, y)], accent, dash="4 3")
     sheet.place(overlay_sheet, 0, 0)
     bottom = sheet.paragraph(y + 4, notes)
-    sheet.size(max(WIDTH, sheet.width), bottom)
+    sheet.set_size(max(WIDTH, sheet.width), bottom)
     return sheet
 
 
@@ -164,7 +164,7 @@ def draw_saving_bars(
         bars: for each name, the packed count and the count that packing saves. The two counts add
             up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        meanings: the meanings of the bars.
+        meanings: what solid and hatched bars mean, and a word for the hatched share.
         rest_fill: the fill of the second counts. Waiting is not hatched, because it is not work.
     """
     group = {}
@@ -198,7 +198,7 @@ def draw_step_bars(
         padded: `(T,)` the padded count at each time step, which is never less than the packed
             count.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        meanings: the meanings of the bars.
+        meanings: what solid and hatched bars mean, and a word for the hatched share.
         axis_title: the title of the axis, written before the names of the bars.
         bar_names: the names of the bars. By default, the bars are numbered from 0.
     """
@@ -247,12 +247,12 @@ def draw_step_bars(
     for t in range(0, n_bars, next_round_integer(name_width / bar_pitch)):
         middle = _AXIS_WIDTH + (t + 0.5) * bar_pitch
         sheet.note(middle, bottom + 18, bar_names[t], "middle")
-    sheet.size(WIDTH, bottom + 28)
+    sheet.set_size(WIDTH, bottom + 28)
     return sheet
 
 
 def _titled_sheet(title: str, theme: str, legend: Legend) -> tuple[Sheet, float]:
-    """Returns a sheet with a title and, below it, a key, and the y-coordinate below both."""
+    """Returns a sheet with a title and, below it, a legend, and the y-coordinate below both."""
     sheet = Sheet(theme, title)
     y = sheet.title(title) + 8
     if legend:

@@ -34,11 +34,9 @@ _PANEL_GAP_WITH_INDICES = 250  # the distance between the panels if the lists of
 _LENGTHS_WIDTH = 41  # the width of the column of lengths
 _LENGTHS_GAP = 32  # from the lengths to the padded grid
 _MAX_NAME_WIDTH = 119  # longer names are cut
-# From the batch sizes to the data, where lines connect each column to its rows.
-_CONNECTOR_HEIGHT = 58
+_CONNECTOR_HEIGHT = 58  # from the batch sizes to the data, where lines connect columns to rows
 _GROUP_GAP = 6.0  # between the groups of rows of data
-# To the left of the steps if this label is there.
-_STEPS_LEFT_MARGIN = 26 + text_width("batch_sizes")
+_STEPS_LEFT_MARGIN = 26 + text_width("batch_sizes")  # left of the steps if this label is there
 _DATA_ROW_HEIGHT = 24.0  # the height of a row of data
 
 _MAX_ROWS = 512  # more sequences would share pixels, so some are left out, and a note mentions it
@@ -106,7 +104,7 @@ class BatchView(text.LabelledBatch):
 
 
 @dataclass(frozen=True)
-class _DataGeometry:
+class _DataRowsGeometry:
     """The places of the rows of data on a sheet.
 
     Attributes:
@@ -140,7 +138,7 @@ def draw(view: BatchView, theme: str) -> Sheet:
     y = 0.0
     padded_grid, steps_grid = _place_grids(view, sheet)
     width = 20 + max(540, steps_grid.right, _steps_title_x(steps_grid) + text_width(_STEPS_TITLE))
-    data_geometry = _compute_data_geometry(view, padded_grid, steps_grid, width)
+    data_geometry = _data_rows_geometry(view, padded_grid, steps_grid, width)
     if PADDED in parts:
         _draw_padded(view, padded_grid)
         y = padded_grid.bottom + 6
@@ -157,7 +155,7 @@ def draw(view: BatchView, theme: str) -> Sheet:
     has_room_for_indices = padded_grid.left < steps_grid.left and not padded_grid.has_low_rows
     notes: list[str] = []
     if view.indices and not has_room_for_indices:
-        notes += text.indices(view.layout)
+        notes += text.index_lines(view.layout)
     if view.drawn_row_stride > 1 and view.part != PACKED_DATA:
         notes.append(describe_stride(view.drawn_row_stride, view.layout.batch_size))
     min_group_width = data_geometry.row_width * view.layout.batch_sizes.min()
@@ -167,7 +165,7 @@ def draw(view: BatchView, theme: str) -> Sheet:
     if is_whole_batch and view.is_small:
         width = max(width, sheet.width - 4)
     if is_whole_batch or (view.part == PACKED_DATA and not view.is_small):
-        sheet.size(width, y + 6)  # the last bars may reach beyond it
+        sheet.set_size(width, y + 6)  # the last bars may reach beyond it
     return sheet
 
 
@@ -206,7 +204,7 @@ def _place_grids(view: BatchView, sheet: Sheet) -> tuple[Grid, Grid]:
         if view.labels and 4 + label_width > cell_width_limit:
             cell_width_limit = max_cell_width_alone
         cell_width = min(max(min_cell_width, 8 + label_width), 100.0, cell_width_limit)
-    grid = Grid(sheet, n_rows, n_columns, cell_width, row_height, size=font_size)
+    grid = Grid(sheet, n_rows, n_columns, cell_width, row_height, font_size=font_size)
     n_steps = view.layout.batch_sizes.size
     width = n_columns * cell_width
     steps_grid_left = max(left + width + panel_gap + names_width, 16 + text_width(view.data_title))
@@ -224,13 +222,13 @@ def _steps_title_x(steps_grid: Grid) -> float:
     return min(steps_grid.left, WIDTH - 20 - text_width(_STEPS_TITLE))
 
 
-def _compute_data_geometry(
+def _data_rows_geometry(
     view: BatchView, padded_grid: Grid, steps_grid: Grid, width: float
-) -> _DataGeometry:
+) -> _DataRowsGeometry:
     """Returns the places of the rows of data."""
     n_real = view.layout.n_real
     if not view.is_small:
-        return _DataGeometry(view, padded_grid.sheet, (width - 8) / n_real)
+        return _DataRowsGeometry(view, padded_grid.sheet, (width - 8) / n_real)
     # Without gaps, a row with the same place in both orders is exactly below itself.
     gap = 0.0 if view.flat else _GROUP_GAP
     gaps_width = gap * (steps_grid.columns - 1)
@@ -247,7 +245,7 @@ def _compute_data_geometry(
             padded_grid.cell_width,
             available_width / max(view.layout.batch_size, view.layout.max_len),
         )
-    return _DataGeometry(view, padded_grid.sheet, row_width, gap, fits_one_line)
+    return _DataRowsGeometry(view, padded_grid.sheet, row_width, gap, fits_one_line)
 
 
 # The panels.
@@ -295,7 +293,7 @@ def _draw_cells(
     rows = []
     label = None
     if view.is_small:
-        label = partial(view.short_label, width=grid.cell_width, font_size=grid.size)
+        label = partial(view.short_label, width=grid.cell_width, font_size=grid.font_size)
     step_names = [str(t) for t in range(grid.columns)]
     grid.write_column_names(step_names, shown=view.ticks(grid))
     for b in order:
@@ -313,12 +311,12 @@ def _draw_names(view: BatchView, grid: Grid, order: Sequence[int]) -> None:
     if grid.has_low_rows:
         indices = [str(b) for b in order]
         indices[0] = f"b = {order[0]}"
-        grid.write_row_names(indices, right=8)
+        grid.write_row_names(indices, gap=8)
         return
     grid.sheet.note(grid.left - _LENGTHS_GAP, grid.top - 9, "length", "end")
     lengths = view.layout.lengths[[*order]].tolist()
     names = list(map(view.short_name, order))
-    grid.write_row_names(names, lengths, _LENGTHS_GAP, grid.size)
+    grid.write_row_names(names, lengths, _LENGTHS_GAP, grid.font_size)
 
 
 def _draw_sort_lines(
@@ -330,7 +328,7 @@ def _draw_sort_lines(
     start = padded_grid.right + 6
     end = steps_grid.left - view.name_width - 14
     names = list(map(view.short_name, order))
-    steps_grid.write_row_names(names, right=6, size=padded_grid.size)
+    steps_grid.write_row_names(names, gap=6, size=padded_grid.font_size)
     if view.indices:
         sheet.note(padded_grid.right + 14, y, "unsorted_indices")
         sheet.note(end - 12, y, "sorted_indices", "end")
@@ -342,15 +340,15 @@ def _draw_sort_lines(
         line_end = (end, padded_grid.y(rank + 0.5))
         sheet.curve(line_start, line_end, sequence_colour(b))
         if view.indices:
-            sheet.text(start - 6, padded_grid.line(row), str(rank), anchor="end")
-            sheet.text(end + 24, padded_grid.line(rank), str(b), anchor="end")
+            sheet.text(start - 6, padded_grid.baseline_y(row), str(rank), anchor="end")
+            sheet.text(end + 24, padded_grid.baseline_y(rank), str(b), anchor="end")
 
 
 # The data.
 
 
 def _draw_data_panel(
-    data_geometry: _DataGeometry, top: float, steps_grid: Grid | None = None, flat: bool = False
+    data_geometry: _DataRowsGeometry, top: float, steps_grid: Grid | None = None, flat: bool = False
 ) -> float:
     """Draws the rows of data in groups: the rows of each time step, or of each sequence.
 
@@ -393,7 +391,7 @@ def _draw_data_panel(
 
 
 def _draw_data_groups(
-    data_geometry: _DataGeometry, y: float, flat: bool
+    data_geometry: _DataRowsGeometry, y: float, flat: bool
 ) -> list[tuple[float, float, float]]:
     """Draws the rows of data: the rows of each time step, or of each sequence if `flat` is true.
 
@@ -434,7 +432,7 @@ def _draw_data_groups(
     return groups
 
 
-def _draw_flat_rows(data_geometry: _DataGeometry, top: float) -> float:
+def _draw_flat_rows(data_geometry: _DataRowsGeometry, top: float) -> float:
     """Draws the flat rows, with a line to each from its packed row, which ends at `top`.
 
     Returns the y-coordinate below the flat rows.

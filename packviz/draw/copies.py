@@ -81,7 +81,7 @@ class BackwardCopies(Drawing):
             parts = [(n_needed, REAL), (n_cells - n_needed, HATCHED)]
             group[name] = Bar(parts, f"{n_cells:,}")
         sheet.place(draw_horizontal_bars("", {"": group}, theme, legend=_LEGEND), 0, y - 8)
-        sheet.size(sheet.width - 8, sheet.height)  # the bars have a margin already
+        sheet.set_size(sheet.width - 8, sheet.height)  # the bars have a margin already
         return sheet
 
     def _draw_slice(self, sheet: Sheet, start: int, end: int, n_cells: int, y: float) -> float:

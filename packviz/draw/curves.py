@@ -46,7 +46,7 @@ point."""
 
 MARKER_NAMES = tuple(MARKER_PATHS)
 
-_SAME_COLUMN_DISTANCE = 20.0  # px: the names of curves that end this close are in one column
+_SAME_COLUMN_DISTANCE = 20.0  # px: curves that end this close together are named in one column
 _NAME_SPACING = 12.0  # px: from one name to the next
 _MAX_TICKS = 8  # on a logarithmic axis
 _LEFT_MARGIN = 70.0  # px: the space to the left of a plot
@@ -205,9 +205,9 @@ def log_ticks(minimum: float, maximum: float) -> list[float]:
     min_tick_ratio = (maximum / minimum) ** 0.07
     powers_of_ten = ROUND_NUMBERS[::3]
     inner_ticks = [
-        power
-        for power in powers_of_ten
-        if minimum * min_tick_ratio < power < maximum / min_tick_ratio
+        power_of_ten
+        for power_of_ten in powers_of_ten
+        if minimum * min_tick_ratio < power_of_ten < maximum / min_tick_ratio
     ]
     return [minimum, *inner_ticks, maximum]
 
@@ -347,7 +347,7 @@ class Plot:
         return y_values
 
     def draw(self, axes: Axes, x_title: str) -> None:
-        """Draws the plot on axes, with the name of the horizontal axis."""
+        """Draws the plot on axes, with a title below the horizontal axis."""
         sheet = axes.sheet
         x = axes.x(self.padding)
         if x < axes.right:
@@ -434,7 +434,7 @@ class Sweep(Drawing):
         return AxisScale(tick_values, tick_values[0], tick_values[-1], plot.is_log)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the plots, with a key to the dashes and the notes below them."""
+        """Draws the plots, with a legend of the dashes and the notes below them."""
         sheet = Sheet(theme, self.text)
         y = sheet.title(self.title) - 2
         plot_pitch = WIDTH / self.n_columns
@@ -453,7 +453,7 @@ class Sweep(Drawing):
             sheet.path(f"M4 {y + 8}h34", stroke=sheet.colours.text, width=2.5, dash=dash)
             y = sheet.paragraph(y + 1, [source], 44, text_colour="") + 1
         y = sheet.paragraph(y + 1, self.notes)
-        sheet.size(max(WIDTH, sheet.width), y + 8)
+        sheet.set_size(max(WIDTH, sheet.width), y + 8)
         return sheet
 
     def chart(self) -> Chart:

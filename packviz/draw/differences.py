@@ -103,7 +103,7 @@ class Differences:
             axis,
             cell_width=cell_width,
             row_height=row_height,
-            size=11,
+            font_size=11,
         )
         return cell_table.sheet(theme, self.title)
 
@@ -167,5 +167,5 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
     x = sheet.legend(y, other_legend_entries)
     sheet.text(x, y + 10, explanation)
     sheet.legend(y + 20, zip(DIFFERENCE_FILLS, FILL_MEANINGS, strict=True))
-    sheet.size(max(WIDTH, grids_sheet.width), y + 46)
+    sheet.set_size(max(WIDTH, grids_sheet.width), y + 46)
     return sheet

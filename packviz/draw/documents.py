@@ -37,8 +37,8 @@ MASKS = (NO_MASK, CAUSAL_MASK, DOCUMENT_MASK, CAUSAL_DOCUMENT_MASK)
 _MAX_GRIDS = 4  # the most grids of scores
 _LEFT_MARGIN = 64.0  # the space to the left of the rows
 _MAX_ROWS_HEIGHT = 260  # the largest height of all rows
-_MAX_GRID_SIDE = 194.0  # the largest side of a grid of scores
-_STRIP_WIDTH = 18.0  # the strips of documents at the top and at the left of a grid
+_MAX_GRID_WIDTH = 194.0  # the largest width, and height, of a grid of scores
+_STRIP_SPACE = 18.0  # for the strips of documents at the top and at the left of a grid
 _GRID_GAP = 14.0  # the space between two grids
 _MIN_SEPARATE_SCORE_SIZE = 4.0  # scores that are smaller are drawn in runs
 
@@ -206,18 +206,18 @@ class Scores(Drawing):
         size_text = f"{with_noun(n_rows, 'row')} of {self.row_size:,}"
         scores_text = f"{with_noun(self.computed, 'score')} and needs {self.needed:,}"
         y = sheet.title(f"In {size_text}, attention computes {scores_text}")
-        y = self._draw_rows(sheet, y + 10) + 56 + _STRIP_WIDTH
+        y = self._draw_rows(sheet, y + 10) + 56 + _STRIP_SPACE
         n_grids = min(n_rows, _MAX_GRIDS)
-        grid_side = min(_MAX_GRID_SIDE, (WIDTH - 4) / n_grids - _STRIP_WIDTH - _GRID_GAP)
-        x = _STRIP_WIDTH + 4
+        grid_width = min(_MAX_GRID_WIDTH, (WIDTH - 4) / n_grids - _STRIP_SPACE - _GRID_GAP)
+        x = _STRIP_SPACE + 4
         if n_rows == 1:
-            grid_side *= 1.5
+            grid_width *= 1.5
             x = _LEFT_MARGIN
         for i, row in enumerate(self.rows[:_MAX_GRIDS]):
-            sheet.text(x, y - _STRIP_WIDTH - 20, f"row {i}", bold=True)
-            self._draw_scores(sheet, row, x, y, grid_side)
-            x += grid_side + _STRIP_WIDTH + _GRID_GAP
-        sheet.legend(y + grid_side + 12, self._legend_entries(sheet))
+            sheet.text(x, y - _STRIP_SPACE - 20, f"row {i}", bold=True)
+            self._draw_scores(sheet, row, x, y, grid_width)
+            x += grid_width + _STRIP_SPACE + _GRID_GAP
+        sheet.legend(y + grid_width + 12, self._legend_entries(sheet))
         note = "In a grid, each line is a query, and each column is a key."
         if n_rows > _MAX_GRIDS:
             note += f" The grids show the first {_MAX_GRIDS} of {n_rows:,} rows."
@@ -225,9 +225,9 @@ class Scores(Drawing):
         drawn_row_stride = choose_row_stride(n_rows, _MAX_ROWS_HEIGHT)
         if drawn_row_stride > 1:
             notes.append(describe_stride(drawn_row_stride, n_rows, "rows"))
-        y += grid_side + 30
+        y += grid_width + 30
         y = sheet.paragraph(y, notes)
-        sheet.size(WIDTH, y + 4)
+        sheet.set_size(WIDTH, y + 4)
         return sheet
 
     def _draw_rows(self, sheet: Sheet, y: float) -> float:
@@ -251,20 +251,19 @@ class Scores(Drawing):
         grid.draw(cell_rows)
         return grid.bottom
 
-    def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, grid_side: float) -> None:
+    def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, grid_width: float) -> None:
         """Draws the scores of a row: a line for each query, and a column for each key."""
         n_steps = self.row_size
         colours = sheet.colours
-        strip_width = _STRIP_WIDTH - 4
-        score_width = grid_side / n_steps
+        strip_width = _STRIP_SPACE - 4
+        score_width = grid_width / n_steps
         n_needed = self._n_needed_scores(row)
         scores_text = f"{n_needed:,} of {self._n_scores(n_steps):,}"
-        sheet.note(x, y - _STRIP_WIDTH - 6, f"{scores_text} needed")
-        queries = np.arange(
-            0, n_steps, ceil(2 * n_steps / grid_side)
-        )  # lines are at least 2 px high
-        height = grid_side / queries.size
-        grid = Grid(sheet, queries.size, n_steps, score_width, height, x, y)
+        sheet.note(x, y - _STRIP_SPACE - 6, f"{scores_text} needed")
+        # The lines are at least 2 px high.
+        queries = np.arange(0, n_steps, ceil(2 * n_steps / grid_width))
+        line_height = grid_width / queries.size
+        grid = Grid(sheet, queries.size, n_steps, score_width, line_height, x, y)
         fill_by_kind = {"#": REAL, "x": colours.wrong, "·": HATCHED}
         cell_rows = []
         for score_kinds in self._score_kinds(row, queries):
@@ -283,8 +282,8 @@ class Scores(Drawing):
             strip_length = size * score_width
             fill = sequence_colour(b)
             name = sequence_name(b)
-            top_strip = (x + start, y - _STRIP_WIDTH, strip_length, strip_width)
-            left_strip = (x - _STRIP_WIDTH, y + start, strip_width, strip_length)
+            top_strip = (x + start, y - _STRIP_SPACE, strip_length, strip_width)
+            left_strip = (x - _STRIP_SPACE, y + start, strip_width, strip_length)
             for left, top, width, height in (top_strip, left_strip):
                 label_fits = width > text_width(name, 11, mono=True) and height > 11
                 label = name if label_fits else ""
@@ -336,8 +335,8 @@ class Scores(Drawing):
             piece_of_step[start : start + piece.size] = i
             start += piece.size
         query_pieces = piece_of_step[queries, None]
-        other_kind = "·" if self._hides_other_documents else "x"
-        score_kinds = np.where(query_pieces == piece_of_step, "#", other_kind)
+        cross_document_kind = "·" if self._hides_other_documents else "x"
+        score_kinds = np.where(query_pieces == piece_of_step, "#", cross_document_kind)
         score_kinds[(query_pieces < 0) | (piece_of_step < 0)] = "·"
         if self.is_causal:
             is_future = np.arange(self.row_size) > queries[:, None]
@@ -352,16 +351,16 @@ def _n_real_steps(row: _Row) -> int:
 
 def _fill_rows(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
     """Yields the pieces of each row. A document that is cut continues in the next row."""
-    n_placed_steps = np.zeros(layout.batch_size, dtype=int)
+    n_placed_by_document = np.zeros(layout.batch_size, dtype=int)
     for row in fill(layout.lengths, row_size, strategy):
         pieces = []
         n_free_steps = row_size
         for b in row.tolist():
-            first = int(n_placed_steps[b])
+            first = int(n_placed_by_document[b])
             n_remaining_steps = int(layout.lengths[b]) - first
             size = min(n_remaining_steps, n_free_steps)
             pieces.append(_Piece(b, first, size))
-            n_placed_steps[b] += size
+            n_placed_by_document[b] += size
             n_free_steps -= size
         yield tuple(pieces)
 

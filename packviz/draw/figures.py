@@ -34,7 +34,7 @@ to the cloud."""
 _FONT_SIZE = 12  # px: the font size of most text
 _SMALL_FONT_SIZE = 11  # px: the font size of notes and numbers
 _PANEL_HEIGHT = 200  # px: the height of a panel
-_PANEL_TITLE_HEIGHT = 26  # px: the space for the title of a panel
+_PANEL_TITLE_HEIGHT = 26  # px: the space for the title of a panel, or for the legend
 _X_AXIS_HEIGHT = 50  # px: the space for the x axis of a panel
 _Y_AXIS_WIDTH = 80  # px: the space for the y axis of a panel
 
@@ -96,7 +96,7 @@ CHART_TEMPLATE = go.layout.Template(
         "legend": _LEGEND_STYLE,
     },
 )
-"""The look of every chart. Plotly makes space for the axes, and for the keys below them."""
+"""The look of every chart. Plotly makes space for the axes, and for the legends below them."""
 
 _DARK_COLOURS: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 
@@ -139,8 +139,8 @@ class Chart(HasText):
         Args:
             x: the places of the points on the x axis.
             y: the places of the points on the y axis.
-            name: the name of the points. The key shows each name once, and leaves out an empty
-                name.
+            name: the name of the points. The legend shows each name once, and leaves out an
+                empty name.
             marker_index: the number of the marker, which sets its shape and its colour.
             panel_index: the number of the panel, counted from 0.
             marker: changes to the look of the markers, as in `plotly.graph_objects.Scatter`.
@@ -218,7 +218,7 @@ def empty_chart(
         panels_per_row: the number of panels in each row. By default, all panels are in one row.
         panel_height: the height of a panel in px.
         footnotes: lines of text below the chart.
-        has_legend: whether there is a key to the names of the points.
+        has_legend: whether there is a legend of the names of the points.
     """
     panels_per_row = panels_per_row or len(panels)
     n_rows = math.ceil(len(panels) / panels_per_row)
@@ -278,7 +278,7 @@ def plotly_chart(sweep: Sweep) -> Chart:
     y_range = _round_values([log_first - axis_margin, log_last + axis_margin])
     titles = [plot.title for plot in sweep.plots]
     machine_names = [source.partition(":")[0] for source in sweep.sources]
-    # Names are beside the last panel of a row if it has all curves. A key tells machines apart.
+    # Names are beside the last panel of a row if it has all curves. A legend tells machines apart.
     row_end_panels = range(sweep.n_columns - 1, len(sweep.plots), sweep.n_columns)
     names_beside_panels = {
         curve.name for panel_index in row_end_panels for curve in sweep.plots[panel_index].curves

@@ -70,7 +70,7 @@ class Grid:
         row_height: the height of a row in px.
         left: the x-coordinate of the grid's left edge in px.
         top: the y-coordinate of the grid's top edge in px.
-        size: the font size of the labels in px.
+        font_size: the font size of the labels in px.
     """
 
     sheet: Sheet
@@ -80,7 +80,7 @@ class Grid:
     row_height: float = ROW_HEIGHT
     left: float = LEFT_MARGIN
     top: float = TOP_MARGIN
-    size: int = 12
+    font_size: int = 12
 
     @property
     def right(self) -> float:
@@ -105,7 +105,7 @@ class Grid:
         """Returns the y-coordinate, in px, of a row's top edge."""
         return self.top + row * self.row_height
 
-    def line(self, row: int) -> float:
+    def baseline_y(self, row: int) -> float:
         """Returns the y-coordinate, in px, of the baseline of text beside a row.
 
         Text that is taller than the row starts at the row's top.
@@ -125,7 +125,7 @@ class Grid:
                 x = self.x(column)
                 width = span * self.cell_width
                 self.sheet.cell(
-                    x, y, width, self.row_height, fill, label, size=self.size, bold=bold
+                    x, y, width, self.row_height, fill, label, size=self.font_size, bold=bold
                 )
                 if bold and not label:
                     middle = y + self.row_height / 2
@@ -167,26 +167,26 @@ class Grid:
             self.sheet.note(self.x(c + 0.5), y, names[c], "middle")
 
     def write_row_names(
-        self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12
+        self, names: Sequence[str], lengths: Sequence[int] = (), gap: float = 10, size: int = 12
     ) -> None:
         """Writes the row names to the left of the grid, or as many of them as fit.
 
         Args:
             names: a name for each row.
             lengths: a length for each row, written in a column after the names; may be empty.
-            right: the distance in px from the names (or from the lengths, if there are any) to the
+            gap: the distance in px from the names (or from the lengths, if there are any) to the
                 grid.
             size: the font size of the names in px.
         """
         sheet = self.sheet
         muted = sheet.colours.muted
-        end = self.left - right
+        end = self.left - gap
         min_spacing = 13
         if self.has_low_rows:
             size = 11
             min_spacing = 24
         for r in range(0, len(names), next_round_integer(min_spacing / self.row_height)):
-            y = self.line(r)
+            y = self.baseline_y(r)
             if lengths:
                 sheet.text(6, y, names[r], size=size, bold=True)
                 sheet.text(end, y, str(lengths[r]), anchor="end", text_colour=muted)
@@ -211,7 +211,7 @@ class CellTable:
             `numbers`. Tables of one picture need the same.
         cell_width: the width of a cell in px. By default, all labels fit.
         row_height: the height of a row in px.
-        size: the font size of the labels in px.
+        font_size: the font size of the labels in px.
     """
 
     title: str
@@ -224,7 +224,7 @@ class CellTable:
     full_bar_number: float = 0.0
     cell_width: float = 0.0
     row_height: float = ROW_HEIGHT
-    size: int = 12
+    font_size: int = 12
 
     def lines(self) -> list[str]:
         """Returns the grid as lines of text. A `·` marks padding, and a `!` marks a framed cell."""
@@ -267,12 +267,14 @@ class CellTable:
         cell_width = self.cell_width or max(
             LABELLED_CELL_WIDTH, min(8 + label_width, max(4 + label_width, max_cell_width))
         )
-        grid = Grid(sheet, rows, columns, cell_width, self.row_height, left, size=self.size)
+        grid = Grid(
+            sheet, rows, columns, cell_width, self.row_height, left, font_size=self.font_size
+        )
         sheet.title(self.title)
         grid.write_column_names(self.column_names, self.axis)
         grid.write_row_names(self.names)
         grid.draw(self.cells)
-        if self.size < 12:
+        if self.font_size < 12:
             grid.draw_outline(outline_width=1)
         sheet.start_layer()
         for r, cells in enumerate(self.cells):
@@ -295,7 +297,7 @@ class CellTable:
                 y = grid.y(r) + 4
                 sheet.box(left, y, bar_length, grid.row_height - 8, REAL)
                 x += bar_length + 8
-            sheet.text(x, grid.line(r), number_text, bold=number > 0)
+            sheet.text(x, grid.baseline_y(r), number_text, bold=number > 0)
 
 
 def real_cells(
@@ -360,7 +362,7 @@ def shorten_text(text: str, width: float, size: int = 12) -> str:
 
 
 def choose_row_stride(rows: int, max_rows: int) -> int:
-    """Returns the smallest odd number `k` so that one row in `k` makes up to `max_rows` rows."""
+    """Returns the smallest odd number `k` such that one row in `k` is at most `max_rows` rows."""
     return -(-rows // max_rows) | 1  # odd, so that rows of every colour are drawn
 
 

@@ -62,10 +62,10 @@ class Picture(Drawing):
         view = self._view
         parts = [self._caption] if self._caption else []
         parts.append(text.describe_batch(view, view.part))
-        # In this case, the description has the indices already.
+        # The description of a small, unsorted batch has the indices already.
         has_indices = view.is_small and not layout.is_sorted
         if view.indices and not has_indices:
-            parts += text.indices(layout)
+            parts += text.index_lines(layout)
         if view.flat:
             parts += ["", text.describe_flat_rows(view)]
         return "\n".join(parts)
@@ -221,8 +221,8 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> _ReadResult:
 def _is_mask(values: Any) -> bool:
     """Returns whether an array or a tensor holds booleans, or whole numbers that are 0 or 1."""
     dtype_name = str(values.dtype)
-    has_whole_numbers = "int" in dtype_name or "bool" in dtype_name
-    return values.ndim == 2 and has_whole_numbers and bool(((values == 0) | (values == 1)).all())
+    has_integer_dtype = "int" in dtype_name or "bool" in dtype_name
+    return values.ndim == 2 and has_integer_dtype and bool(((values == 0) | (values == 1)).all())
 
 
 def _read_padded(x: Any, lengths: object, batch_first: bool | None) -> _ReadResult:

@@ -59,17 +59,17 @@ def padding_waste(
         cells[name] = real, padding
         share = padding / max(real + padding, 1)
         padding_shares.append((share, name))
-        size = with_noun(len(layouts), "batch", "batches")
+        n_batches_text = with_noun(len(layouts), "batch", "batches")
         real_text = with_noun(real, "real cell")
         waste_text = f"{padding:,} padding ({percent(share)} wasted)"
-        lines.append(f"{name}: {size}, {real_text}, {waste_text}")
+        lines.append(f"{name}: {n_batches_text}, {real_text}, {waste_text}")
     lowest_share, best_name = min(padding_shares)
     highest_share, worst_name = max(padding_shares)
     title = f"Padding takes {percent(highest_share)} of the cells ({worst_name})"
     if lowest_share < highest_share:
         title += f" or {percent(lowest_share)} ({best_name})"
-    parts = ("real cells", "padding", "wasted")
-    return BarChart("\n".join(lines), lambda theme: draw_saving_bars(title, cells, theme, parts))
+    meanings = ("real cells", "padding", "wasted")
+    return BarChart("\n".join(lines), lambda theme: draw_saving_bars(title, cells, theme, meanings))
 
 
 def length_histogram(lengths: object) -> BarChart:
@@ -82,19 +82,19 @@ def length_histogram(lengths: object) -> BarChart:
     """
     layout = require_nonempty_sequences(Layout(lengths))
     lengths = layout.lengths
-    width = -(-layout.max_len // _MAX_BARS)
-    starts = range(1, layout.max_len + 1, width)
-    counts = np.bincount((lengths - 1) // width, minlength=len(starts))
+    lengths_per_bar = -(-layout.max_len // _MAX_BARS)
+    starts = range(1, layout.max_len + 1, lengths_per_bar)
+    counts = np.bincount((lengths - 1) // lengths_per_bar, minlength=len(starts))
     names = [f"{start}" for start in starts]
-    if width > 1:
-        names = [f"{start}–{start + width - 1}" for start in starts]
+    if lengths_per_bar > 1:
+        names = [f"{start}–{start + lengths_per_bar - 1}" for start in starts]
     median = f"{np.median(lengths):g}"
     longest = lengths.max()
     words = f"{lengths.size:,} sequences: shortest {lengths.min()}, median {median},"
     words += f" mean {lengths.mean():.3g}, longest {longest}\n"
-    words += f"sequences per {width} lengths, from 1 up: {numbers(counts)}"
+    words += f"sequences per {lengths_per_bar} lengths, from 1 up: {numbers(counts)}"
     title = f"Half of the sequences have up to {median} steps, and the longest has {longest}"
-    parts = ("number of sequences", "", "")
+    meanings = ("number of sequences", "", "")
     return BarChart(
-        words, lambda theme: draw_step_bars(title, counts, counts, theme, parts, "length", names)
+        words, lambda theme: draw_step_bars(title, counts, counts, theme, meanings, "length", names)
     )

@@ -66,7 +66,10 @@ def _exponent(value: float) -> int:
 
 
 def _rounded_text(value: float, exponent: int, rounding: str) -> str:
-    """Returns a number with at least one digit, rounded to a multiple of `10**exponent`."""
+    """Returns a number as text, rounded to a multiple of `10**exponent`.
+
+    At least its first digit is kept.
+    """
     if value:
         exponent = min(exponent, _exponent(value))
     unit = Decimal(1).scaleb(exponent)

@@ -10,8 +10,8 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import WIDTH, Sheet, row
 
-_STATE_WIDTH = 44.0  # px: a state
-_STATE_HEIGHT = 24.0  # px: a state
+_STATE_WIDTH = 44.0  # px
+_STATE_HEIGHT = 24.0  # px
 _ROW_GAP = 14.0  # px: between two rows
 _RIBBON_LENGTH = 120.0  # px: the length of a ribbon
 _TOP_MARGIN = 34.0  # px: the space for a method's name
@@ -40,13 +40,13 @@ class Ribbons(Drawing):
 
     def __post_init__(self) -> None:
         """Refuses rows that do not fit the states."""
-        size = len(self.states)
+        n_states = len(self.states)
         for method, rows in self.methods.items():
             for r, places in enumerate(rows):
                 for i in map(int, places):
-                    if not 0 <= i < size:
+                    if not 0 <= i < n_states:
                         where = f"methods[{method!r}][{r}]"
-                        limit = f"less than {size}, the number of states"
+                        limit = f"less than {n_states}, the number of states"
                         raise ValueError(f"{where} contains {i}; give an index {limit}")
 
     def to_text(self) -> str:

@@ -25,9 +25,8 @@ WIDTH = 700.0
 """The width, in px, that pictures fit in. A wider one would be shown with smaller letters."""
 
 _LETTER_WIDTH = 6.7  # px: an upper bound for the mean width of a character of words at 12 px
-_BOLD_LETTER_WIDTH = (
-    8.2  # px: the same for bold words, even if the machine has neither Helvetica nor Arial
-)
+# px: the same for bold words, even if the machine has neither Helvetica nor Arial
+_BOLD_LETTER_WIDTH = 8.2
 
 HATCHED = "hatched"
 """The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
@@ -100,7 +99,7 @@ class Sheet:
         if stroke:
             join = "round" if round_joins else ""
             attributes += _attributes(
-                stroke_width=n(width), stroke_dasharray=dash, stroke_linejoin=join
+                stroke_width=coordinate_text(width), stroke_dasharray=dash, stroke_linejoin=join
             )
         self._paths[attributes].append(d)
         return attributes
@@ -271,7 +270,9 @@ class Sheet:
             font_family=palette.MONO if mono else "",
             fill=text_colour,
         )
-        self._words[attributes].append(f'x="{n(x)}" y="{n(y)}">{_escaped(text)}</text>')
+        self._words[attributes].append(
+            f'x="{coordinate_text(x)}" y="{coordinate_text(y)}">{_escaped(text)}</text>'
+        )
         # Bold letters are wider, above all if the machine has neither Helvetica nor Arial.
         width = text_width(text, size + bold / 2, mono)
         right = x + _SHARE_RIGHT_OF_ANCHOR[anchor] * width
@@ -322,10 +323,10 @@ class Sheet:
         return y
 
     def legend(self, y: float, parts: Iterable[tuple[str, str]]) -> float:
-        """Draws a key that explains fills, and returns the x-coordinate after the key.
+        """Draws a legend that explains fills, and returns the x-coordinate after the legend.
 
         Args:
-            y: the y-coordinate of the key's top edge in px.
+            y: the y-coordinate of the legend's top edge in px.
             parts: the fills, each with its meaning, as `(fill, words)`.
         """
         x = 4.0
@@ -340,7 +341,7 @@ class Sheet:
     def start_layer(self) -> None:
         """Starts a new layer, which is painted over the earlier ones."""
         for attributes, shapes in self._paths.items():
-            d = _NUMBER.sub(lambda number: n(float(number[0])), "".join(shapes))
+            d = _NUMBER.sub(lambda number: coordinate_text(float(number[0])), "".join(shapes))
             self._layers.append(f'<path d="{d}"{attributes}/>')
             if attributes in self._hatched:
                 hatch_path = _diagonals(self._hatched[attributes])
@@ -358,7 +359,7 @@ class Sheet:
         self.start_layer()
         other.start_layer()
         layers = "".join(other._layers)
-        transform = f"translate({n(x)} {n(y)})"
+        transform = f"translate({coordinate_text(x)} {coordinate_text(y)})"
         self._layers.append(f'<g transform="{transform}">{layers}</g>')
         self.extend_to(x + other.width, y + other.height)
         self.description = f"{self.description}\n{other.description}".strip("\n")
@@ -368,7 +369,7 @@ class Sheet:
         self._right = max(self._right, x)
         self._bottom = max(self._bottom, y)
 
-    def size(self, width: float, height: float) -> None:
+    def set_size(self, width: float, height: float) -> None:
         """Sets the size of the sheet in px. By default, the sheet is as large as its contents."""
         self._size = (width, height)
 
@@ -385,8 +386,8 @@ class Sheet:
     def svg(self) -> str:
         """Returns the drawing as a complete `<svg>` element with the theme's background."""
         self.start_layer()
-        width = n(self.width)
-        height = n(self.height)
+        width = coordinate_text(self.width)
+        height = coordinate_text(self.height)
         label = _escaped(self.description)
         colours = self.colours
         parts = [
@@ -409,7 +410,7 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     for sheet in sheets:
         stacked.place(sheet, 0, y)
         y += sheet.height + 8
-    stacked.size(stacked.width - 8, y)
+    stacked.set_size(stacked.width - 8, y)
     return stacked
 
 
@@ -425,7 +426,7 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, max_width: float = 
         x += sheet.width + gap
         width = max(width, x - gap)
         height = max(height, y + sheet.height)
-    combined.size(width, height)
+    combined.set_size(width, height)
     return combined
 
 
@@ -453,7 +454,7 @@ def max_text_width(texts: Iterable[str], size: float = 12, mono: bool = False) -
     return max((text_width(text, size, mono) for text in texts), default=0.0)
 
 
-def n(value: float) -> str:
+def coordinate_text(value: float) -> str:
     """Returns a coordinate as text, with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
@@ -503,7 +504,7 @@ def _diagonals(boxes: Iterable[Box]) -> str:
 
 
 def _join_intervals(intervals: Iterable[Point]) -> list[Point]:
-    """Joins stretches `(start, end)` that overlap or touch."""
+    """Joins intervals `(start, end)` that overlap or touch."""
     joined_intervals: list[Point] = []
     for start, end in sorted(intervals):
         if joined_intervals and start <= joined_intervals[-1][1] + 0.05:

@@ -98,16 +98,16 @@ class Spans(Drawing):
         for value in ticks:
             x = x_of(value)
             line_colour = colours.hatch
-            width = 0.5
+            line_width = 0.5
             if value == 1:
                 line_colour = colours.accent
-                width = 1.5
-            sheet.line([(x, top - 2), (x, y)], line_colour, width=width, dash="4 3")
+                line_width = 1.5
+            sheet.line([(x, top - 2), (x, y)], line_colour, width=line_width, dash="4 3")
             sheet.note(x, y + 14, f"{value:g}", "middle")
         sheet.note(WIDTH - 8, y + 30, "times the padded batch (logarithmic)", "end")
         sheet.place(overlay_sheet, 0, 0)
         bottom = sheet.paragraph(y + 38, self.notes)
-        sheet.size(max(WIDTH, sheet.width), bottom)
+        sheet.set_size(max(WIDTH, sheet.width), bottom)
         return sheet
 
 

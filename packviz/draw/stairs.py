@@ -76,16 +76,16 @@ class Stairs(Drawing):
     def to_text(self) -> str:
         """Returns the counts and the rectangles, or some of the rectangles if there are many."""
         rows = []
-        for start, end, size in self.rectangles:
+        for start, end, n_sequences in self.rectangles:
             length = end - start
             steps = f"step {start}"
             if length > 1:
                 steps = f"steps {start}–{end - 1}"
-            height = with_noun(size, "sequence")
-            width = with_noun(length, "step")
+            n_sequences_text = with_noun(n_sequences, "sequence")
+            steps_text = with_noun(length, "step")
             real = self.layout.batch_sizes[start:end].sum()
-            padding = size * length - real
-            rows.append([steps, f"{height} × {width}, {padding:,} padding"])
+            padding = n_sequences * length - real
+            rows.append([steps, f"{n_sequences_text} × {steps_text}, {padding:,} padding"])
         if len(rows) > MAX_LISTED:
             rows[8:-3] = [["…"]]
         return "\n".join([self.summary(), *table(rows, "  <14 <")])
@@ -110,7 +110,7 @@ class Stairs(Drawing):
             row_height,
             _LEFT_MARGIN,
             _TOP_MARGIN,
-            size=11,
+            font_size=11,
         )
         rectangle_words = f"{self.calls:,} rectangles"
         if self.calls == 1:
@@ -123,10 +123,10 @@ class Stairs(Drawing):
             _LEFT_MARGIN, _TOP_MARGIN, width, height, stroke=muted, outline_width=1, dash="2 3"
         )
         boxes = []
-        for start, end, size in self.rectangles:
+        for start, end, n_sequences in self.rectangles:
             left = grid.x(start)
             right = grid.x(end)
-            n_drawn_rows = -(-size // drawn_row_stride)
+            n_drawn_rows = -(-n_sequences // drawn_row_stride)
             boxes.append((left, _TOP_MARGIN, right - left, n_drawn_rows * row_height))
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
@@ -153,7 +153,7 @@ class Stairs(Drawing):
             [describe_stride(drawn_row_stride, layout.batch_size)] if drawn_row_stride > 1 else []
         )
         bottom = sheet.paragraph(y + 19, notes)
-        sheet.size(_LEFT_MARGIN + _MAX_GRID_WIDTH + 24, bottom + 3)
+        sheet.set_size(_LEFT_MARGIN + _MAX_GRID_WIDTH + 24, bottom + 3)
         return sheet
 
     def _label_rectangles(self, grid: Grid) -> None:
@@ -165,9 +165,9 @@ class Stairs(Drawing):
         for x, label in drop_overlapping(cuts):
             sheet.text(x, _TOP_MARGIN - 8, label, anchor="middle", size=11, text_colour=accent)
         sizes = []
-        for start, end, size in self.rectangles:
+        for start, end, n_sequences in self.rectangles:
             middle = grid.x((start + end) / 2)
-            sizes.append((middle, f"{size}×{end - start}"))
+            sizes.append((middle, f"{n_sequences}×{end - start}"))
         for x, label in drop_overlapping(sizes):
             sheet.note(x, grid.bottom + 14, label, "middle")
 

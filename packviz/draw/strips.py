@@ -12,7 +12,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import SIGNED_FILLS
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import MAX_LISTED, difference
+from packviz.draw.text import MAX_LISTED, format_difference
 
 _TOLERANCE = 1e-5  # a distance of up to this share of the largest value counts as 0
 
@@ -48,16 +48,16 @@ class Strips(Drawing):
             advice = "give each vector with its name, as in {'h_n': [0.1, 0.2]}"
             raise TypeError(f"vectors is {kind_of(vectors)}; {advice}")
         rows = [np.asarray(to_numpy(vector), float) for vector in vectors.values()]
-        size = rows[0].size if rows else 0
-        sizes = sorted({str(row.shape) for row in rows})
-        if not 0 < size <= MAX_LISTED or sizes != [f"({size},)"]:
-            shapes = ", ".join(sizes) or "none"
+        vector_size = rows[0].size if rows else 0
+        shape_texts = sorted({str(row.shape) for row in rows})
+        if not 0 < vector_size <= MAX_LISTED or shape_texts != [f"({vector_size},)"]:
+            shapes = ", ".join(shape_texts) or "none"
             raise ValueError(
                 f"the vectors have the shapes: {shapes}; give one or more one-dimensional vectors"
                 f" of the same size, from 1 to {MAX_LISTED}"
             )
-        if not isinstance(axis, str) and len(axis) != size:
-            axis_advice = f"give a name for each number of a vector, {size} in all"
+        if not isinstance(axis, str) and len(axis) != vector_size:
+            axis_advice = f"give a name for each number of a vector, {vector_size} in all"
             raise ValueError(f"axis is {[*axis]}; {axis_advice}")
         self.names = tuple(vectors)
         self.values = np.stack(rows)
@@ -100,7 +100,7 @@ class Strips(Drawing):
             rows.append(cells)
         numbers = []
         for distance in self.distances:
-            number_text = difference(distance) if distance else "="
+            number_text = format_difference(distance) if distance else "="
             numbers.append((distance, number_text))
         column_names = self.axis
         axis = ""

@@ -21,7 +21,7 @@ SIGN_STYLES = {
 }
 """The CSS of words that begin with one of these signs. It only repeats what the sign means."""
 
-_ALIGNMENTS = {"<": "left", ">": "right", "^": "center"}
+_ALIGNMENT_BY_SIGN = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
@@ -48,12 +48,12 @@ class HasTable(HasText):
             ValueError: the name has a different suffix.
             OSError: the file cannot be written.
         """
-        page_html = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
-        writers_by_suffix = {
-            ".html": lambda: page_html.format(self.to_html()),
+        page_template = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
+        content_makers = {
+            ".html": lambda: page_template.format(self.to_html()),
             ".txt": lambda: self.to_text() + "\n",
         }
-        util.write_file(path, writers_by_suffix)
+        util.write_file(path, content_makers)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
@@ -103,7 +103,7 @@ class Table(HasTable):
         alignment_signs = re.findall("[<>^]", self.column_format)
         columns = max(map(len, self.rows), default=0)
         alignment_signs += alignment_signs[-1:] * columns
-        alignments = [_ALIGNMENTS[sign] for sign in alignment_signs]
+        alignments = [_ALIGNMENT_BY_SIGN[sign] for sign in alignment_signs]
         parts = []
         if self.title:
             parts.append(

@@ -107,7 +107,7 @@ def _packed_lines(batch: LabelledBatch) -> list[str]:
     lines += table(_step_rows(batch), "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
-        lines += indices(layout)
+        lines += index_lines(layout)
     return lines
 
 
@@ -147,7 +147,7 @@ def _row_range(first_row: int, size: int) -> str:
     return f"rows {first_row}–{first_row + size - 1}"
 
 
-def indices(layout: Layout) -> list[str]:
+def index_lines(layout: Layout) -> list[str]:
     """Returns a line with `sorted_indices`, and another with `unsorted_indices`."""
     return [
         f"sorted_indices   {numbers(layout.sorted_indices)}",
@@ -241,7 +241,7 @@ def _with_unit_prefix(n: float) -> str:
     return f"{n:.3g} P"
 
 
-def difference(value: float) -> str:
+def format_difference(value: float) -> str:
     """Returns a difference with at most two significant digits, such as `0.038`, `1.7` or `NaN`."""
     return f"{value:.2g}".replace("nan", "NaN")
 

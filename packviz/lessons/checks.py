@@ -29,9 +29,8 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 if TYPE_CHECKING:
     from torch import Tensor
 
-    BatchFunction = Callable[
-        [Tensor, list[int]], Tensor
-    ]  # a function of a padded batch and its lengths
+    # A function of a padded batch and its lengths.
+    BatchFunction = Callable[[Tensor, list[int]], Tensor]
 
 Lengths = Sequence[int]
 LengthsFunction = Callable[[list[int]], Iterable[int]]
@@ -408,7 +407,7 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
 
 # Times, staircases and processes (pages 08 and 10 to 12).
 
-_SECONDS_OF_A = 1e-3  # seconds
+_SECONDS_OF_A = 1e-3  # for each call
 _MAX_CALLS = 10_000
 _TOLERANCE = 0.05
 

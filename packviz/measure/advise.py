@@ -52,9 +52,8 @@ MAX_BATCHES = 5
 MAX_SLOWDOWN = 3.0
 """A method this many times slower than the fastest exact one is not measured further."""
 
-_TARGET_ROUNDS = (
-    11  # these give narrow intervals on a quiet machine, so the sample leaves time for them
-)
+# These give narrow intervals on a quiet machine, so the sample leaves time for them.
+_TARGET_ROUNDS = 11
 
 _PACKED_CODE = """\
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -248,9 +247,8 @@ def advise(
                 )
         measured_methods = [name for name in seconds_by_method if name not in missing]
         seconds_left = end - time.monotonic()
-        rounds = seconds_left / sum(
-            seconds_by_method[name] for name in measured_methods
-        )  # with one batch
+        # With one batch, the time is enough for this many rounds.
+        rounds = seconds_left / sum(seconds_by_method[name] for name in measured_methods)
         affordable_batches = int(rounds / (_TARGET_ROUNDS + 1))
         n_batches = max(1, min(affordable_batches, MAX_BATCHES, len(batch_lengths)))
         measured_batches = _random_batches(

@@ -133,8 +133,8 @@ def provenance(
         "load_average": load_average(),
         "threads": torch.get_num_threads(),
         "environment": _environment_variables(RECORDED_VARIABLES),
-        "allocator": allocator(),
-        "blas": blas(),
+        "allocator": describe_allocator(),
+        "blas": blas_name(),
         "torch": torch.__version__,
         "onednn": has_onednn(),
         "python": platform.python_version(),
@@ -156,7 +156,7 @@ def provenance(
     return description
 
 
-def allocator() -> str:
+def describe_allocator() -> str:
     """Returns the name of the C library, and the settings that change its memory allocator.
 
     Examples are `glibc 2.36, default` and `glibc 2.36, MALLOC_MMAP_MAX_=0`.
@@ -178,7 +178,7 @@ def _environment_variables(names: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
-def blas() -> str:
+def blas_name() -> str:
     """Returns the name of torch's library for matrix products on the CPU, such as `mkl`."""
     import torch  # noqa: PLC0415
 
@@ -244,8 +244,8 @@ def _busy_and_total_ticks() -> tuple[int, int]:
     """
     first = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
     ticks = [int(word) for word in first.split()[1:9]]
-    idle, io_wait = ticks[3:5]
-    return sum(ticks) - idle - io_wait, sum(ticks)
+    idle_ticks, io_wait_ticks = ticks[3:5]
+    return sum(ticks) - idle_ticks - io_wait_ticks, sum(ticks)
 
 
 def is_on_gpu(place: JsonDict) -> bool:

@@ -44,9 +44,9 @@ def packed(
 
     Set `is_sorted` if the lengths are sorted, longest first.
     """
-    first = rnn.batch_first
-    output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=is_sorted))
-    return pad(output, batch_first=first)[0], state
+    batch_first = rnn.batch_first
+    output, state = rnn(pack(x, lengths, batch_first=batch_first, enforce_sorted=is_sorted))
+    return pad(output, batch_first=batch_first)[0], state
 
 
 packed_packviz_pad = partial(packed, pad=packing.pad_packed_sequence)

@@ -282,9 +282,9 @@ def time_comparison(
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
-    sizes: dict[str, int] = {}
+    peak_bytes_by_call: dict[str, int] = {}
     if measure_memory and is_default_allocator():
-        sizes = peak_memories(calls, comparison.before_call, device)
+        peak_bytes_by_call = peak_memories(calls, comparison.before_call, device)
     rounds = settings.get("rounds", _MAX_ROUNDS)
     budget = settings.get("budget", math.inf) * share
     min_rounds = settings.get("fewest", MIN_INTERVAL_ROUNDS)
@@ -307,7 +307,7 @@ def time_comparison(
     if comparison.parameters:
         place["parameters"] = dict(comparison.parameters)
     place["difference"] = difference
-    return dataclasses.replace(timing, provenance=place, memory=sizes, missing=missing)
+    return dataclasses.replace(timing, provenance=place, memory=peak_bytes_by_call, missing=missing)
 
 
 def _make_samplers(make_comparison: MakeComparison, device: str) -> dict[str, Sampler]:

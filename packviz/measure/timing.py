@@ -76,7 +76,7 @@ RATIO_NOTE = "A ratio is the median of the rounds' ratios, not the ratio of two 
 """The note below a table of ratios and medians, which explains why they may not match."""
 
 _UNSTEADY_FACTOR = 1.5  # the third quartile divided by the first; 1.02 to 1.2 on an idle machine
-_AWAKE_SECONDS = 1.0  # of work that wakes a GPU, and the longest pause in which it stays awake
+_AWAKE_SECONDS = 1.0  # the work that wakes a GPU, and the longest pause in which it stays awake
 _SECONDS_FLOOR = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
 
 
@@ -343,7 +343,7 @@ def time_call(call: Call, stopwatch: Stopwatch, before_call: Call) -> Sample:
 
     Args:
         call: the function to time.
-        stopwatch: a stopwatch.
+        stopwatch: the stopwatch that makes the call.
         before_call: a function to run before the call, outside the measured time.
     """
     before_call()
@@ -423,13 +423,13 @@ def peak_memories(
     calls: Mapping[str, Call], before_call: Call, device: str | torch.device
 ) -> dict[str, int]:
     """Returns the peak memory of each call in bytes, by name, if it can be measured."""
-    sizes = {}
+    peak_bytes_by_call = {}
     for name, call in calls.items():
         before_call()
-        size = peak_memory(call, device)
-        if size is not None:
-            sizes[name] = size
-    return sizes
+        peak_bytes = peak_memory(call, device)
+        if peak_bytes is not None:
+            peak_bytes_by_call[name] = peak_bytes
+    return peak_bytes_by_call
 
 
 def time_rounds(

@@ -36,21 +36,21 @@ def full_precision(use_tf32: bool = False) -> Iterator[None]:
             setattr(backend, name, value)
 
 
-def rounding_scales(results: Tensor, difference_mask: Tensor) -> Tensor:
+def rounding_scales(result: Tensor, is_different: Tensor) -> Tensor:
     """Returns for each number the size of which rounding may have changed a share.
 
     A number that both results have, such as the −1e9 of a mask, has no such size. But if only a
     number near zero differs, it was a sum of others, and has kept their rounding.
 
     Args:
-        results: the numbers of one result.
-        difference_mask: whether they differ from those of the other.
+        result: the numbers of one result.
+        is_different: whether they differ from those of the other.
     """
-    sizes = results.abs().nan_to_num(0, 0)
-    return torch.maximum(sizes * difference_mask, sizes.clamp(max=1) / 100)
+    magnitudes = result.abs().nan_to_num(0, 0)
+    return torch.maximum(magnitudes * is_different, magnitudes.clamp(max=1) / 100)
 
 
-def relative_difference(results: Tensor, expected: Tensor) -> float:
+def relative_difference(result: Tensor, expected: Tensor) -> float:
     """Returns the largest difference between two tensors, relative to the largest value.
 
     That is the largest finite absolute value in `expected`.
@@ -60,12 +60,12 @@ def relative_difference(results: Tensor, expected: Tensor) -> float:
     """
     if not expected.numel():
         return 0.0
-    results = results.detach().double()
+    result = result.detach().double()
     expected = expected.detach().double()
     # Equal infinities do not differ.
-    difference = (results - expected).abs().masked_fill(results == expected, 0.0)
-    finite_sizes = expected.abs().masked_fill(expected.isinf(), 0.0)
-    ratio = float(difference.max()) / max(float(finite_sizes.max()), 1e-300)
+    difference = (result - expected).abs().masked_fill(result == expected, 0.0)
+    finite_magnitudes = expected.abs().masked_fill(expected.isinf(), 0.0)
+    ratio = float(difference.max()) / max(float(finite_magnitudes.max()), 1e-300)
     return ratio if math.isfinite(ratio) else math.inf
 
 
@@ -135,8 +135,8 @@ def leaves(result: Any) -> dict[str, Tensor]:
         try:
             leaf = torch.as_tensor(part).detach().to("cpu", copy=True)
         except (TypeError, ValueError, RuntimeError):
-            expected = "return tensors, numbers, arrays, or tuples, lists and dicts of these"
-            raise TypeError(f"a call's {name} is {kind_of(part)}; {expected}") from None
+            advice = "return tensors, numbers, arrays, or tuples, lists and dicts of these"
+            raise TypeError(f"a call's {name} is {kind_of(part)}; {advice}") from None
         if leaf.layout != torch.strided:
             leaf = leaf.to_dense()
         if leaf.is_complex():

@@ -39,7 +39,7 @@ def require_padded(x: object) -> None:
     require_plain_values("x", x)
 
 
-def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> None:
+def require_input_shape(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> None:
     """Checks that a shape has three dimensions, and that the last one fits the RNN.
 
     Raises:

@@ -137,7 +137,7 @@ class BatchIndex:
     first.
 
     Attributes:
-        sizes: `(max(lengths),)` number of sequences at each time step.
+        batch_sizes: `(max(lengths),)` number of sequences at each time step.
         lengths: `(B,)` length of each sequence, in the caller's order, on the CPU.
         order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are
             already sorted, longest first.
@@ -145,35 +145,37 @@ class BatchIndex:
         n_rows: `N`, the number of real cells.
     """
 
-    sizes: IntArray
+    batch_sizes: IntArray
     lengths: Tensor
     order: Tensor | None
     device: torch.device
 
     def __post_init__(self) -> None:
-        self.n_rows = int(self.sizes.sum())
+        self.n_rows = int(self.batch_sizes.sum())
         self._cell_maps: dict[tuple[int, bool, int], CellMap] = {}
 
     def padded_cell_map(self, steps: int, batch_major: bool) -> CellMap:
-        """Returns the cell map of a batch with `steps` time steps, `(B, T)` or `(T, B)`."""
+        """Returns the cell map of a padded batch with `steps` time steps, `(B, T)` or `(T, B)`."""
         key = steps, batch_major, current_stream(self.device)
         batch = len(self.lengths)
         if key not in self._cell_maps:
-            step, sequence = self._steps_and_sequences()
+            step_of_row, sequence_of_row = self._steps_and_sequences()
             padded_shape = PaddedShape(batch, steps, batch_major)
-            self._cell_maps[key] = CellMap(padded_shape.row_index(sequence, step), steps * batch)
+            self._cell_maps[key] = CellMap(
+                padded_shape.row_index(sequence_of_row, step_of_row), steps * batch
+            )
         return self._cell_maps[key]
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
         """Returns the time step and the caller's sequence of each packed row, `(N,)` each."""
-        first_rows = np.cumsum(self.sizes) - self.sizes
-        sizes, starts = arrays_to_device(self.device, self.sizes, first_rows)
-        step = torch.repeat_interleave(sizes, output_size=self.n_rows)
-        row = torch.arange(self.n_rows, device=self.device)
-        rank = row - starts.index_select(0, step)
+        first_rows = np.cumsum(self.batch_sizes) - self.batch_sizes
+        sizes, starts = arrays_to_device(self.device, self.batch_sizes, first_rows)
+        step_of_row = torch.repeat_interleave(sizes, output_size=self.n_rows)
+        row_numbers = torch.arange(self.n_rows, device=self.device)
+        rank_of_row = row_numbers - starts.index_select(0, step_of_row)
         if self.order is None:
-            return step, rank
-        return step, self.order.index_select(0, rank)
+            return step_of_row, rank_of_row
+        return step_of_row, self.order.index_select(0, rank_of_row)
 
 
 def is_descending(values: list[int]) -> bool:
@@ -229,8 +231,8 @@ def index_from_packed(packed: PackedSequence) -> BatchIndex | None:
     """
     if packed.batch_sizes in _index_cache:
         index, ranks, tensor_versions = _index_cache[packed.batch_sizes]
-        is_same_batch = index.device == packed.data.device and ranks is packed.unsorted_indices
-        if is_same_batch and tensor_versions == _tensor_versions(packed):
+        fits_cached_index = index.device == packed.data.device and ranks is packed.unsorted_indices
+        if fits_cached_index and tensor_versions == _tensor_versions(packed):
             return index
     device = packed.data.device
     ranks = packed.unsorted_indices

@@ -58,7 +58,9 @@ def run(layer_task: LayerTask, x: Tensor, h: Tensor, c: Tensor | None) -> Result
     layer = layer_task.layer
     is_fused = runs_fused_lstm(layer.mode, x, layer.is_projected)
     if torch.is_grad_enabled() and (layer_task.by_step or is_fused):
-        out, h_n, c_n = _LayerFunction.apply(layer_task, x, h, c, *layer.flat_weights)  # type: ignore[no-untyped-call]
+        out, h_n, c_n = _LayerFunction.apply(  # type: ignore[no-untyped-call]
+            layer_task, x, h, c, *layer.flat_weights
+        )
     else:
         out, h_n, c_n, _ = _forward(layer_task, x, h, c, layer.flat_weights, False)
     # An output of `_LayerFunction` may not be a view, because the caller may change it in place.
@@ -161,16 +163,16 @@ def _backward(
         direction_range = range(direction, direction + 1)
         d_cells = x.new_zeros(staircase.n_cells, layer.output_size)
         if d_out is not None:
-            d_out_cells = d_out.view(
+            d_out_3d = d_out.view(
                 layer_task.output_shape.shape(layer.directions * layer.output_size)
             )
-            d_direction_out = d_out_cells.chunk(layer.directions, 2)[direction]
+            d_direction_out = d_out_3d.chunk(layer.directions, 2)[direction]
             d_cells = staircase.cells(d_direction_out, layer_task.output_shape, direction).reshape(
                 d_cells.shape
             )
             is_view = staircase.is_view(layer_task.output_shape, direction_range)
-            fill = d_cells.index_fill if is_view else d_cells.index_fill_
-            d_cells = fill(0, staircase.padding_indices, 0)
+            index_fill = d_cells.index_fill if is_view else d_cells.index_fill_
+            d_cells = index_fill(0, staircase.padding_indices, 0)
         if d_h_n is not None:
             d_cells.index_add_(0, staircase.last_cells, d_h_n[direction])
         d_final_c = None if c is None else torch.zeros_like(c[direction])
@@ -258,6 +260,6 @@ def _run_packed_kernel(
         0, staircase.source_cells(layer_task.output_shape, range(1))
     )
     h_n, *c_n = [
-        reorder_state(state, None if is_sorted else staircase.rank) for state in final_states
+        reorder_state(state, None if is_sorted else staircase.ranks) for state in final_states
     ]
     return out.view(-1, layer.output_size), h_n, c_n[0] if c_n else None

@@ -185,7 +185,7 @@ def unpack_to_length(
     if rank is None:
         batch = int(packed.batch_sizes[0])
         rank = torch.arange(batch, device=data.device)
-    # A negative number cuts.
+    # A negative number removes steps.
     sizes = nn.functional.pad(packed.batch_sizes, (0, output_steps - longest))
     first_row = to_device(sizes.cumsum(0) - sizes, data.device)
     row_index = first_row[:, None] + rank
@@ -278,7 +278,7 @@ def _pack_sorted(
     is_batch_major = batch_major_x.is_contiguous()
     cells = x if is_batch_major == batch_first else transposed_x
     data = pack_cells(cells.flatten(0, 1), index.padded_cell_map(steps, is_batch_major))
-    packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
+    packed = PackedSequence(data, torch.from_numpy(index.batch_sizes.copy()), sorted_indices)
     indices.cache_index(index, packed)
     return packed
 

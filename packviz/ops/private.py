@@ -74,7 +74,7 @@ def fused_lstm_backward(
     Args:
         inputs: the inputs of `fused_lstm`.
         results: its output and final states, and then their gradients.
-        workspace: the workspace.
+        workspace: the workspace that `fused_lstm` returned.
     """
     x, weight_ih, weight_hh, bias_ih, bias_hh, h, c = inputs
     weights = weight_ih, weight_hh, bias_ih, bias_hh

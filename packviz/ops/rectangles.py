@@ -75,14 +75,14 @@ class Staircase:
 
     Attributes:
         lengths: the lengths of the batch.
-        sizes: for each rectangle, the numbers of time steps and sequences.
+        rectangle_sizes: for each rectangle, the numbers of time steps and sequences.
         cell_counts: for each rectangle, the number of its cells.
         batch_sizes: the number of sequences at each time step.
         continuing_counts: for each rectangle, the number of sequences that continue after it.
         n_cells: the number of cells.
         order: `(B,)` the caller's index of each sequence of the staircase; `None` if they are in
             the caller's order.
-        rank: `(B,)` the position of each of the caller's sequences in `order`, or `None`.
+        ranks: `(B,)` the position of each of the caller's sequences in `order`, or `None`.
         padding_indices: the indices of the padding among all cells.
         last_cells: `(B,)` the index of the last real cell of each sequence of the staircase.
         source_rows: a function that takes the shape of a padded batch and a direction, and returns
@@ -97,30 +97,34 @@ class Staircase:
         rectangle_bounds = cut_into_rectangles(lengths, cuts)
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable") if len(rectangle_bounds) > 1 else np.arange(len(n))
-        self.sizes = [(end - start, count) for start, end, count in rectangle_bounds]
-        self.cell_counts = [steps * count for steps, count in self.sizes]
-        widths, heights = zip(*self.sizes, strict=True)
-        counts = np.repeat(heights, widths)
-        self.batch_sizes = counts.tolist()
-        step = np.repeat(np.arange(len(counts)), counts)
-        rank = np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self._step = step
-        self._sequence = order[rank]
-        self._last_step = n[self._sequence] - 1
-        self._is_real = step <= self._last_step
-        ends = np.flatnonzero(step == self._last_step)
-        last = np.empty_like(n)
-        last[rank[ends]] = ends
+        self.rectangle_sizes = [(end - start, count) for start, end, count in rectangle_bounds]
+        self.cell_counts = [steps * count for steps, count in self.rectangle_sizes]
+        step_counts, sequence_counts = zip(*self.rectangle_sizes, strict=True)
+        batch_sizes = np.repeat(sequence_counts, step_counts)
+        self.batch_sizes = batch_sizes.tolist()
+        step_of_cell = np.repeat(np.arange(len(batch_sizes)), batch_sizes)
+        rank_of_cell = np.arange(len(step_of_cell)) - np.repeat(
+            np.cumsum(batch_sizes) - batch_sizes, batch_sizes
+        )
+        self._step_of_cell = step_of_cell
+        self._sequence_of_cell = order[rank_of_cell]
+        self._last_step_of_cell = n[self._sequence_of_cell] - 1
+        self._is_real = step_of_cell <= self._last_step_of_cell
+        ends = np.flatnonzero(step_of_cell == self._last_step_of_cell)
+        last_cells = np.empty_like(n)
+        last_cells[rank_of_cell[ends]] = ends
         self.lengths = tuple(lengths)
-        self.continuing_counts = [count for _, count in self.sizes[1:]] + [0]
-        self.n_cells = len(step)
+        self.continuing_counts = [count for _, count in self.rectangle_sizes[1:]] + [0]
+        self.n_cells = len(step_of_cell)
         padding_indices = np.flatnonzero(~self._is_real)
         self._device = device
         self.order: Tensor | None = None
-        self.rank: Tensor | None = None
+        self.ranks: Tensor | None = None
         if (order[:-1] > order[1:]).any():
-            self.order, self.rank = arrays_to_device(device, order, np.argsort(order))
-        self.padding_indices, self.last_cells = arrays_to_device(device, padding_indices, last)
+            self.order, self.ranks = arrays_to_device(device, order, np.argsort(order))
+        self.padding_indices, self.last_cells = arrays_to_device(
+            device, padding_indices, last_cells
+        )
         self.source_rows = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_source_rows)
         self.source_cells = functools.lru_cache(MAX_CACHED_SHAPES)(self._compute_source_cells)
 
@@ -139,7 +143,11 @@ class Staircase:
 
     def is_view(self, shape: PaddedShape, directions: range) -> bool:
         """Returns whether the cells of these directions are a padded batch with this shape."""
-        return len(self.sizes) == 1 and directions == range(1) and shape.steps == self.sizes[0][0]
+        return (
+            len(self.rectangle_sizes) == 1
+            and directions == range(1)
+            and shape.steps == self.rectangle_sizes[0][0]
+        )
 
     def cells(self, x: Tensor, shape: PaddedShape, direction: int) -> Tensor:
         """Returns the cells of a padded batch, `(n_cells, …)`, with any values at padding.
@@ -181,10 +189,12 @@ class Staircase:
         return cells.index_select(0, self.source_cells(shape, directions))
 
     def _padded_row_indices(self, shape: PaddedShape, direction: int) -> IntArray:
-        step = self._step
+        step_of_cell = self._step_of_cell
         if direction:
-            step = np.where(self._is_real, self._last_step - step, step)
-        rows: IntArray = shape.row_index(self._sequence, step)
+            step_of_cell = np.where(
+                self._is_real, self._last_step_of_cell - step_of_cell, step_of_cell
+            )
+        rows: IntArray = shape.row_index(self._sequence_of_cell, step_of_cell)
         return rows
 
     def _compute_source_rows(self, shape: PaddedShape, direction: int) -> Tensor:
@@ -261,7 +271,7 @@ def _call_per_rectangle(
     ended_states = []
     cell_parts = cells.split_with_sizes(staircase.cell_counts)
     for cell_part, size, n_continuing in zip(
-        cell_parts, staircase.sizes, staircase.continuing_counts, strict=True
+        cell_parts, staircase.rectangle_sizes, staircase.continuing_counts, strict=True
     ):
         output, h, *final_c = call(cell_part.view(*size, -1), h, c)
         outputs.append(output.flatten(0, 1))
@@ -288,9 +298,9 @@ def backward_fused(
     d_cell_parts: list[Tensor] = []
     d_weights: list[Tensor] = []
     d_output_parts = d_cells.split_with_sizes(staircase.cell_counts)
-    for i in reversed(range(len(staircase.sizes))):
+    for i in reversed(range(len(staircase.rectangle_sizes))):
         n_continuing = staircase.continuing_counts[i]
-        count = staircase.sizes[i][1]
+        count = staircase.rectangle_sizes[i][1]
         *inputs, output, h_n, c_n, workspace = intermediates[
             i * INTERMEDIATES_PER_RECTANGLE : (i + 1) * INTERMEDIATES_PER_RECTANGLE
         ]

@@ -19,7 +19,7 @@ from packviz.core.spec import GATES
 from packviz.core.util import warn
 from packviz.core.validation import kind_of
 from packviz.ops.arguments import (
-    require_features,
+    require_input_shape,
     require_padded,
     require_rnn,
     state_shapes,
@@ -154,7 +154,7 @@ class RNNWithLengths(nn.RNNBase):
     def _compiled_forward(
         self, x: Tensor, lengths: Tensor, hx: State | None, output_steps: int, padding_value: float
     ) -> OutputAndState:
-        require_features(self, x.shape, self.batch_first)
+        require_input_shape(self, x.shape, self.batch_first)
         weights: Tensors = [getattr(self, name) for name in flat_weight_names(self)]
         states: Tensors = state_as_tuple(hx)
         if torch.onnx.is_in_onnx_export():
@@ -302,13 +302,13 @@ def _split_by_layer_group(
     states: Tensors, weights: Tensors, n_layer_groups: int
 ) -> Sequence[tuple[Tensors, Tensors]]:
     """Divides states and weights into those of each group of layers."""
-    size = len(weights) // n_layer_groups
+    weights_per_group = len(weights) // n_layer_groups
     state_chunks = [state.chunk(n_layer_groups) for state in states]
     groups = []
     for group in range(n_layer_groups):
         group_states = [chunks[group] for chunks in state_chunks]
-        start = group * size
-        groups.append((group_states, weights[start : start + size]))
+        start = group * weights_per_group
+        groups.append((group_states, weights[start : start + weights_per_group]))
     return groups
 
 
@@ -522,7 +522,7 @@ _forward.register_autograd(_differentiate, setup_context=_save_for_backward)
 
 # ONNX.
 
-# torch's index of each gate.
+# torch's index of each gate, in ONNX's order.
 _ONNX_GATE_ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 

@@ -21,7 +21,7 @@ from packviz.core.validation import reject_meta, require_at_least
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import (
     require_device,
-    require_features,
+    require_input_shape,
     require_padded,
     require_rnn,
     require_states,
@@ -335,12 +335,12 @@ def _run(
     reject_meta("x", x)
     shape = x.shape
     batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
-    require_features(rnn, shape, batch_first)
-    length_tensor = lengths_tensor(lengths)
-    if length_tensor.device.type != "cpu":
+    require_input_shape(rnn, shape, batch_first)
+    checked_lengths = lengths_tensor(lengths)
+    if checked_lengths.device.type != "cpu":
         # This raises torch's error.
-        original.pack_padded_sequence(x, length_tensor, batch_first, enforce_sorted=False)
-    n = tuple(length_tensor.tolist())
+        original.pack_padded_sequence(x, checked_lengths, batch_first, enforce_sorted=False)
+    n = tuple(checked_lengths.tolist())
     if not n:
         raise ValueError("lengths is empty; give at least one sequence, and its length")
     input_shape = PaddedShape.from_checked_shape(
@@ -633,7 +633,7 @@ def _run_layers(batch: _Batch, staircase: Staircase, by_step: bool) -> OutputAnd
             output = nn.functional.dropout(output, rnn.dropout, rnn.training)
         input_shape = output_shape
     final_state = _state_from_tensors([torch.cat(s) for s in (h_n, c_n) if s])
-    return output, _reorder_states(final_state, staircase.rank)
+    return output, _reorder_states(final_state, staircase.ranks)
 
 
 def _run_equal_lengths(batch: _Batch) -> OutputAndState:

@@ -63,8 +63,8 @@ def backward(
     cells, h, y, *other_intermediates = intermediates
     dh = torch.zeros_like(h)
     weight_ih, weight_hh = weights[:2]
-    # The gradient of the state's share of the last gate, if that differs.
-    d_candidate_from_state = None
+    # The gradient of the input's share of the last gate, if that differs.
+    d_candidate_from_input = None
     d_projection: list[Tensor] = []
     if d_final_c is not None:
         projection = weights[-1] if layer.is_projected else None
@@ -72,15 +72,15 @@ def backward(
             staircase, weight_hh, projection, other_intermediates, dy, dh, d_final_c
         )
     elif layer.mode == "GRU":
-        d_gates, d_candidate_from_state = _gru_backward(
+        d_gates, d_candidate_from_input = _gru_backward(
             staircase, weight_hh, h, y, other_intermediates, dy, dh
         )
     else:
         d_gates = _rnn_backward(staircase, weight_hh, y, dy, dh, layer.mode == "RNN_RELU")
     d_weight_hh = d_gates.t() @ _previous_states(staircase, h, y)
     d_bias_hh = d_gates.sum(0)
-    if d_candidate_from_state is not None:
-        d_gates[:, -d_candidate_from_state.shape[1] :] = d_candidate_from_state
+    if d_candidate_from_input is not None:
+        d_gates[:, -d_candidate_from_input.shape[1] :] = d_candidate_from_input
     d_biases = [d_gates.sum(0), d_bias_hh] if layer.bias else []
     d_cells = [d_gates @ weight_ih] if needs_input_grad else []
     return d_cells, dh, d_final_c, [d_gates.t() @ cells, d_weight_hh, *d_biases, *d_projection]
@@ -100,9 +100,9 @@ def _previous_states(staircase: Staircase, initial_state: Tensor, states: Tensor
 
 def _split_by_step(staircase: Staircase, *tensors: Tensor) -> list[Any]:
     """Returns, for each time step, the number of running sequences and each tensor's rows."""
-    sizes = staircase.batch_sizes
-    parts = [tensor.split_with_sizes(sizes) for tensor in tensors]
-    return list(zip(sizes, *parts, strict=True))
+    batch_sizes = staircase.batch_sizes
+    parts = [tensor.split_with_sizes(batch_sizes) for tensor in tensors]
+    return list(zip(batch_sizes, *parts, strict=True))
 
 
 def _rnn_forward(
@@ -127,18 +127,18 @@ def _rnn_backward(
 def _gru_forward(
     staircase: Staircase, weights: Tensors, biases: Tensors, cells: Tensor, h: Tensor
 ) -> list[Tensor]:
-    size = h.shape[1]
+    hidden_size = h.shape[1]
     candidate_bias = cells.new_zeros(())
     if biases:
-        rz_bias, candidate_bias = biases[1].split_with_sizes([2 * size, size])
+        rz_bias, candidate_bias = biases[1].split_with_sizes([2 * hidden_size, hidden_size])
         biases = biases[0], torch.cat([rz_bias, torch.zeros_like(candidate_bias)])
     gates = _input_share_of_gates(cells, weights[0], biases)
-    # candidate_from_state is the state's share of the gate n, before r scales it.
-    y, candidate_from_state = gates.new_empty(2, len(cells), size)
+    # candidate_from_state is the state's share of the candidate, torch's n, before r scales it.
+    y, candidate_from_state = gates.new_empty(2, len(cells), hidden_size)
     weight_hh_t = weights[1].t()
-    rz_weights, candidate_weights = weight_hh_t.split_with_sizes([2 * size, size], 1)
+    rz_weights, candidate_weights = weight_hh_t.split_with_sizes([2 * hidden_size, hidden_size], 1)
     r, z, candidate = gates.chunk(3, 1)
-    rz_gates = gates[:, : 2 * size]
+    rz_gates = gates[:, : 2 * hidden_size]
     for n, y_t, candidate_from_state_t, rz_t, r_t, z_t, candidate_t in _split_by_step(
         staircase, y, candidate_from_state, rz_gates, r, z, candidate
     ):
@@ -162,18 +162,18 @@ def _gru_backward(
     r, z, candidate = gates.chunk(3, 1)
     d_gates = torch.empty_like(gates)
     d_gates_3d = d_gates.view(len(y), 3, -1)
-    d_r, d_z, d_candidate = d_gates_3d.unbind(1)
-    d_candidate_preactivation = tanh_backward(1 - z, candidate, grad_input=torch.empty_like(y))
-    torch.mul(d_candidate_preactivation, r, out=d_candidate)
+    d_r, d_z, d_candidate_from_state = d_gates_3d.unbind(1)
+    d_candidate_from_input = tanh_backward(1 - z, candidate, grad_input=torch.empty_like(y))
+    torch.mul(d_candidate_from_input, r, out=d_candidate_from_state)
     sigmoid_backward(_previous_states(staircase, h, y) - candidate, z, grad_input=d_z)
-    sigmoid_backward(d_candidate_preactivation * candidate_from_state, r, grad_input=d_r)
+    sigmoid_backward(d_candidate_from_input * candidate_from_state, r, grad_input=d_r)
     for n, d_gates_3d_t, d_gates_t, dy_t, z_t in reversed(
         _split_by_step(staircase, d_gates_3d, d_gates, dy, z)
     ):
         dh_t = dh[:n]
         d_gates_3d_t.mul_(dy_t.add_(dh_t).unsqueeze(1))
         torch.mm(d_gates_t, weight_hh, out=dh_t).addcmul_(dy_t, z_t)
-    return d_gates, d_candidate_preactivation.mul_(dy)
+    return d_gates, d_candidate_from_input.mul_(dy)
 
 
 def _lstm_forward(
@@ -184,11 +184,13 @@ def _lstm_forward(
     h: Tensor,
     c: Tensor,
 ) -> list[Tensor]:
-    size = c.shape[1]
-    states, tanh_c, unprojected_h = gates.new_empty(3, len(gates), size)  # c, tanh(c), o · tanh(c)
+    hidden_size = c.shape[1]
+    states, tanh_c, unprojected_h = gates.new_empty(
+        3, len(gates), hidden_size
+    )  # c, tanh(c), o · tanh(c)
     y = unprojected_h if projection is None else gates.new_empty(len(gates), h.shape[1])
     i, f, candidate, o = gates.chunk(4, 1)
-    input_forget = gates[:, : 2 * size]  # i and f
+    input_forget = gates[:, : 2 * hidden_size]  # i and f
     for (
         n,
         y_t,

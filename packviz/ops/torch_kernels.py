@@ -17,7 +17,7 @@ Tensors = Sequence[Tensor]
 """Several tensors, such as weights, in an order."""
 
 TensorGroups = tuple[tuple[Tensor, ...], ...]
-"""The same tensors in several parts, such as one for each direction."""
+"""The same tensors in several groups, such as one for each direction."""
 
 Gradients = Sequence[Tensor | None]
 """The gradients of several tensors; `None` for those that have none."""
@@ -57,9 +57,9 @@ class Layer(NamedTuple):
         """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
-    def split_by_direction(self, flat_weights: Tensors) -> TensorGroups:
+    def split_by_direction(self, other_weights: Tensors) -> TensorGroups:
         """Returns other weights, in the order of `flat_weights`, in the form of `weights`."""
-        return _split_by_size(flat_weights, len(self.weights[0]))
+        return _split_by_size(other_weights, len(self.weights[0]))
 
 
 def _split_by_size(values: Tensors, size: int) -> TensorGroups:
@@ -73,13 +73,15 @@ def flat_weight_names(rnn: nn.RNNBase) -> list[str]:
         prefixes += ["bias_ih", "bias_hh"]
     if rnn.proj_size:
         prefixes.append("weight_hr")
-    suffixes = ("", "_reverse") if rnn.bidirectional else ("",)
-    layer_suffixes = [f"l{i}{suffix}" for i in range(rnn.num_layers) for suffix in suffixes]
+    direction_suffixes = ("", "_reverse") if rnn.bidirectional else ("",)
+    layer_suffixes = [
+        f"l{i}{suffix}" for i in range(rnn.num_layers) for suffix in direction_suffixes
+    ]
     return [f"{prefix}_{layer_suffix}" for layer_suffix in layer_suffixes for prefix in prefixes]
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
-    """Returns a module's current weights, as in `flat_weight_names`, after parametrisation."""
+    """Returns the current weights in the order of `flat_weight_names`, after parametrisation."""
     parameters = private.parameters(rnn)  # asking the module is slower
     return tuple(
         [
@@ -92,9 +94,10 @@ def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
 def layers(rnn: nn.RNNBase, weights: Tensors) -> list[Layer]:
     """Divides the weights of a module into layers."""
     directions = 2 if rnn.bidirectional else 1
-    size = len(weights) // rnn.num_layers
+    weights_per_layer = len(weights) // rnn.num_layers
     weights_by_layer = [
-        _split_by_size(part, size // directions) for part in _split_by_size(weights, size)
+        _split_by_size(part, weights_per_layer // directions)
+        for part in _split_by_size(weights, weights_per_layer)
     ]
     return [Layer(rnn.mode, rnn.bias, layer_weights) for layer_weights in weights_by_layer]
 

@@ -117,10 +117,10 @@ def _make_batch(layout: Layout, zeros: str) -> IntArray:
     """Returns a batch `(B, T)` whose sequences count up from 1, except for the real zeros."""
     steps = np.arange(layout.max_len)
     lengths = layout.lengths[:, None]
-    n_zeros = np.minimum(2, lengths - 1)
+    zero_counts = np.minimum(2, lengths - 1)
     is_nonzero = layout.mask
     if zeros == ZERO_PLACES[1]:
-        is_nonzero = is_nonzero & (steps >= n_zeros)
+        is_nonzero = is_nonzero & (steps >= zero_counts)
     elif zeros == ZERO_PLACES[2]:
-        is_nonzero = is_nonzero & (steps < lengths - n_zeros)
+        is_nonzero = is_nonzero & (steps < lengths - zero_counts)
     return is_nonzero * (steps + 1)

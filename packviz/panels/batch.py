@@ -14,7 +14,7 @@ from packviz.core.validation import require_at_least
 from packviz.draw import picture
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import DARK_PAGE_STYLE
-from packviz.panels.panel import drop_unusable_widget, source
+from packviz.panels.panel import drop_unusable_widget, read_source
 
 _MIN_DRAWN_SEQUENCES = 12
 _N_SEEDS = 10
@@ -50,8 +50,8 @@ class BatchPanel(anywidget.AnyWidget):
         [2, 2, 2]
     """
 
-    _esm = source("batch.js")
-    _css = DARK_PAGE_STYLE + source("batch.css")
+    _esm = read_source("batch.js")
+    _css = DARK_PAGE_STYLE + read_source("batch.css")
     kind = traitlets.Unicode("batch", read_only=True).tag(sync=True)
     # A Tuple would refuse a tensor before `_validate_lengths` reads it.
     lengths: traitlets.TraitType[tuple[int, ...], object] = traitlets.TraitType(()).tag(sync=True)

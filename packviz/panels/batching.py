@@ -109,17 +109,17 @@ class BatchingPanel(Panel):
             f"real cells of each batch  {numbers(real)}",
             f"all cells of each batch   {numbers(cells)}",
         ]
-        process_tokens = tokens.sum(axis=0)
-        idle_tokens = (
-            tokens.max(axis=1).sum() - process_tokens
-        )  # how many more the slowest of each step has
+        tokens_per_process = tokens.sum(axis=0)
+        # How many more tokens the slowest process of each step has.
+        idle_tokens_per_process = tokens.max(axis=1).sum() - tokens_per_process
         shares = {}
         for i in range(processes):
-            rank_tokens = int(process_tokens[i])
-            waiting_tokens = int(idle_tokens[i])
-            shares[f"rank {i}"] = (rank_tokens, waiting_tokens)
+            rank_tokens = int(tokens_per_process[i])
+            rank_idle_tokens = int(idle_tokens_per_process[i])
+            shares[f"rank {i}"] = (rank_tokens, rank_idle_tokens)
             lines.append(
-                f"rank {i} has {rank_tokens:,} tokens, and waits as long as {waiting_tokens:,} take"
+                f"rank {i} has {rank_tokens:,} tokens, and waits as long as"
+                f" {rank_idle_tokens:,} take"
             )
         waiting_text = f"{100 * buckets.idle(tokens):.3g} % of the time"
         waiting_text += ", if time is proportional to tokens"

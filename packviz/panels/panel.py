@@ -23,7 +23,7 @@ from packviz.draw.sheet import WIDTH, Sheet
 from packviz.draw.sheet import row as sheets_in_rows
 
 
-def source(name: str) -> str:
+def read_source(name: str) -> str:
     """Returns the text of a file beside this one: a script or a style sheet."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
@@ -37,12 +37,12 @@ class Companion(anywidget.AnyWidget):
         dark: whether the page around the panel is dark; `None` until a page has reported it.
     """
 
-    _esm = source("companion.js")
-    _css = DARK_PAGE_STYLE + source("companion.css")
+    _esm = read_source("companion.js")
+    _css = DARK_PAGE_STYLE + read_source("companion.css")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
-    def _report_theme(self, change: traitlets.Bunch) -> None:
+    def _store_page_theme(self, change: traitlets.Bunch) -> None:
         theme.set_dark(bool(change.new))
 
 
@@ -98,8 +98,8 @@ class Panel(widgets.VBox):
         )
         self._words = widgets.HTML()
         self._error_text = ""
-        self._moved = ""
-        self._drawing = True
+        self._moved_text = ""
+        self._is_drawing = True
         shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
         super().__init__([Companion(), *controls, *shown])
         self.add_class("packviz-panel").add_class("packviz")
@@ -110,7 +110,7 @@ class Panel(widgets.VBox):
                 control.observe(self._on_control_change, names="value")
         self.as_text.observe(lambda _: self._show_description(), names="value")
         self._draw()
-        self._drawing = False
+        self._is_drawing = False
         self._report_moved_controls()
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Panel(widgets.VBox):
 
     def to_text(self) -> str:
         """Returns all messages, followed by a description of the picture."""
-        parts = [self._error_text, self._moved, self._view.describe()]
+        parts = [self._error_text, self._moved_text, self._view.describe()]
         return "\n\n".join(filter(None, parts))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -136,22 +136,24 @@ class Panel(widgets.VBox):
         return f"{type(self).__name__}: {self._view.summary}"
 
     def _on_control_change(self, change: traitlets.Bunch) -> None:
-        if not self._drawing:  # otherwise view has moved a control, and draws its new value itself
+        if (
+            not self._is_drawing
+        ):  # otherwise view has moved a control, and draws its new value itself
             self._chosen[change.owner] = change.new
             self._refresh()
 
     def _refresh(self) -> None:
-        self._drawing = True
+        self._is_drawing = True
         try:
             self._draw()
         except ValueError as error:
             self._show_error(str(error))
         except Exception as error:
-            error_text = f"{type(error).__name__}: {error}"
-            self._show_error(f"packviz failed, which is a bug in packviz: {error_text}")
+            bug_text = f"{type(error).__name__}: {error}"
+            self._show_error(f"packviz failed, which is a bug in packviz: {bug_text}")
             raise
         finally:
-            self._drawing = False
+            self._is_drawing = False
             self._report_moved_controls()
             self._show_description()
 
@@ -174,8 +176,8 @@ class Panel(widgets.VBox):
             if control.value != chosen_value and control.layout.display != "none":
                 move_note = f"went from {chosen_value} to {control.value} to fit."
                 move_notes.append(f"{control.description} {move_note}")
-        self._moved = " ".join(move_notes)
-        self.note.value = _line_html(self._moved)
+        self._moved_text = " ".join(move_notes)
+        self.note.value = _line_html(self._moved_text)
 
     def _show_description(self) -> None:
         self._words.value = _line_html(self.to_text(), tag="pre") if self.as_text.value else ""

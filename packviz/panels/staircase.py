@@ -77,9 +77,8 @@ class StaircasePanel(Panel):
         layout = self.picker.lengths()
         n = tuple(layout.lengths.tolist())
         cuts_by_count = best_staircases(n)
-        if list(self.rectangles.options) != [
-            *cuts_by_count
-        ]:  # keep the value, or move to the nearest one
+        if list(self.rectangles.options) != [*cuts_by_count]:
+            # The slider keeps its value, or moves to the nearest one.
             before = self.rectangles.value
             self.rectangles.options = [*cuts_by_count]
             self.rectangles.value = min(cuts_by_count, key=lambda k: abs(k - before))

@@ -11,7 +11,7 @@ from packviz.check.compare import compare
 from packviz.check.trajectories import trajectory
 from packviz.draw.curves import Sweep
 from packviz.panels.batch import BatchPanel, LengthsError
-from packviz.panels.panel import source
+from packviz.panels.panel import read_source
 
 
 class StatePanel(BatchPanel):
@@ -35,7 +35,7 @@ class StatePanel(BatchPanel):
         StatePanel([3, 5, 2, 4])
     """
 
-    _esm = BatchPanel._esm + source("state.js")
+    _esm = BatchPanel._esm + read_source("state.js")
     kind = traitlets.Unicode("state", read_only=True).tag(sync=True)
     progress = traitlets.Float(0.0, min=0.0).tag(sync=True)
     weights = traitlets.Dict(read_only=True).tag(sync=True)

@@ -47,8 +47,8 @@ def add_study_commands(parser: argparse.ArgumentParser) -> None:
         run=lambda options: print(*table([*STUDY_DESCRIPTIONS.items()], "<  <"), sep="\n")
     )
     subparsers = parser.add_subparsers(title="studies", metavar="NAME")
-    for name, question in STUDY_DESCRIPTIONS.items():
-        study_parser = subparsers.add_parser(name, help=question, description=question)
+    for name, description in STUDY_DESCRIPTIONS.items():
+        study_parser = subparsers.add_parser(name, help=description, description=description)
         _add_common_options(study_parser, required=True)
         study_parser.add_argument("--points", metavar="SET", help="measure another set of points")
         study_parser.set_defaults(run=partial(_run_study, name))

@@ -160,11 +160,11 @@ def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
     largest = setup_points(results, setup)[-1]
     timing = results.timing(largest)
-    first, *others = methods
-    reference_median = _quantity_quartiles(timing, quantity, first, first)[1]
-    parts = [f"{first} {plain_number(reference_median)}"] if quantity == "time" else []
+    reference_method, *others = methods
+    reference_median = _quantity_quartiles(timing, quantity, reference_method, reference_method)[1]
+    parts = [f"{reference_method} {plain_number(reference_median)}"] if quantity == "time" else []
     for name in others:
-        median = _quantity_quartiles(timing, quantity, name, first)[1]
+        median = _quantity_quartiles(timing, quantity, name, reference_method)[1]
         if math.isnan(median):
             continue
         if quantity == "time":
@@ -172,8 +172,8 @@ def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup:
         else:
             ratio_text = f"{median / reference_median:#.2g}".rstrip(".")
             parts.append(f"{name} {_QUANTITY_VERBS[quantity]} {ratio_text}")
-    units = {"time": "ms", "ratio": f"times as long as {first}"}
-    unit = units.get(quantity, f"times the memory of {first}")
+    units = {"time": "ms", "ratio": f"times as long as {reference_method}"}
+    unit = units.get(quantity, f"times the memory of {reference_method}")
     sentence = f"{', '.join(parts)} {unit} (training, setup {setup}, {largest.steps} steps)"
     return sentence[:1].upper() + sentence[1:]
 
@@ -200,13 +200,13 @@ def chart(
     """
     unit = QUANTITY_UNITS[require_one_of("quantity", quantity, QUANTITY_UNITS)]
     label = f"times as long as {methods[0]}" if quantity == "ratio" else quantity
-    drawn = methods[1:] if quantity == "ratio" else methods
+    drawn_methods = methods[1:] if quantity == "ratio" else methods
     plots = []
     lines = []
     for setup in setups:
         curves = []
         for source, results in enumerate(results_by_machine.values()):
-            for method, pass_name in product(drawn, PASSES):
+            for method, pass_name in product(drawn_methods, PASSES):
                 quartiles_by_steps = _quartiles_by_steps(
                     results, quantity, method, setup, pass_name, methods[0]
                 )
@@ -230,8 +230,8 @@ def chart(
         left_out += [f"✗ {line}" for line in results.left_out]
     title = "Nothing was recorded"
     if results_by_machine:
-        first = next(iter(results_by_machine.values()))
-        title = finding(first, quantity, methods, setups[-1])
+        first_results = next(iter(results_by_machine.values()))
+        title = finding(first_results, quantity, methods, setups[-1])
     text = "\n".join([title, *lines, "", model, *sources, *left_out])
     whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
     marks = f"Filled marks: training. Hollow marks: forward.{whiskers}"
@@ -282,12 +282,19 @@ def allocators(names: Sequence[str] = ALLOCATORS) -> str:
 
 
 def _quartiles_by_steps(
-    results: TimedResults, quantity: str, method: str, setup: str, pass_name: str, first: str
+    results: TimedResults,
+    quantity: str,
+    method: str,
+    setup: str,
+    pass_name: str,
+    reference_method: str,
 ) -> dict[int, _Quartiles]:
     """Returns the quartiles of a quantity by number of time steps, where it was measured."""
     quartiles_by_steps = {}
     for each in setup_points(results, setup):
-        spread = _quantity_quartiles(results.timing(each, pass_name), quantity, method, first)
+        spread = _quantity_quartiles(
+            results.timing(each, pass_name), quantity, method, reference_method
+        )
         if not math.isnan(spread[1]):
             quartiles_by_steps[each.steps] = spread
     return quartiles_by_steps
@@ -311,24 +318,28 @@ def _make_curve(
     )
 
 
-def _quantity_quartiles(timing: Timing, quantity: str, method: str, first: str) -> _Quartiles:
+def _quantity_quartiles(
+    timing: Timing, quantity: str, method: str, reference_method: str
+) -> _Quartiles:
     """Returns the three quartiles of a quantity. They are NaN if it was not measured.
 
     Memory is measured once, so its quartiles are equal.
     """
     if quantity == "memory":
         return (timing.memory.get(method, math.nan) / 1e6,) * 3
-    if method not in timing.seconds or (quantity == "ratio" and first not in timing.seconds):
+    if method not in timing.seconds or (
+        quantity == "ratio" and reference_method not in timing.seconds
+    ):
         return (math.nan,) * 3
     if quantity == "ratio":
-        ratio = timing.ratio(method, first)
+        ratio = timing.ratio(method, reference_method)
         return ratio.low, ratio.value, ratio.high
     low, middle, high = timing.spread(method)
     return 1e3 * low, 1e3 * middle, 1e3 * high
 
 
 def _guide_lines(
-    quantity: str, curves: Sequence[Curve], first: str
+    quantity: str, curves: Sequence[Curve], reference_method: str
 ) -> dict[str, tuple[Place, Place]]:
     """Returns guide lines: one at 1 for ratios, and linear and quadratic growth for times."""
     sizes = sorted({x for curve in curves for x in curve.x})
@@ -337,7 +348,7 @@ def _guide_lines(
     start = sizes[0]
     end = sizes[-1]
     if quantity == "ratio":
-        return {f"1: as {first}": ((start, 1), (end, 1))}
+        return {f"1: as {reference_method}": ((start, 1), (end, 1))}
     first_time = curves[0].y[0]
     growth = end / start
     linear_time = first_time * growth

@@ -110,7 +110,7 @@ def packed_faster(results: TimedResults) -> Spans:
 
     The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
     """
-    n_faster = dict.fromkeys(PASSES, 0)
+    n_faster_by_pass = dict.fromkeys(PASSES, 0)
     groups = {}
     ratios = {each: results.ratio(each, PACKED, PADDED, "forward").value for each in results.points}
     for point in sorted(ratios, key=ratios.__getitem__):
@@ -120,13 +120,13 @@ def packed_faster(results: TimedResults) -> Spans:
             ratio = results.ratio(point, PACKED, PADDED, pass_name)
             rows[pass_name] = (work.packed / work.padded, ratio)
             if ratio.is_clear and ratio.value < 1:
-                n_faster[pass_name] += 1
+                n_faster_by_pass[pass_name] += 1
                 if pass_name == "forward":
                     groups[str(point)] = rows
     batches = with_noun(len(results.points), "batch", "batches")
     title = (
-        f"Packed is clearly faster in training on {n_faster['training']} of {batches},"
-        f" forward alone on {n_faster['forward']}"
+        f"Packed is clearly faster in training on {n_faster_by_pass['training']} of {batches},"
+        f" forward alone on {n_faster_by_pass['forward']}"
     )
     return Spans(title, groups, notes=[RATIO_NOTE, f"Measured on {results.caption}."])
 

@@ -48,7 +48,7 @@ PART_COLOURS = {
     "packed LSTM": SIGNED_FILLS[1],
     REST_LABEL: REAL,
 }
-LEGEND = [
+BAR_LEGEND = [
     (PART_COLOURS["pad"], "pad"),
     (PART_COLOURS["packed LSTM"], "packed LSTM"),
     (REAL, "pack and the rest"),
@@ -96,7 +96,8 @@ def chart(results_by_machine: Mapping[str, TimedResults]) -> BarChart:
     title = _finding(next(iter(results_by_machine.values())))
     text = "\n".join([title, *lines, *notes])
     return BarChart(
-        text, lambda theme: draw_horizontal_bars(title, groups, theme, legend=LEGEND, notes=notes)
+        text,
+        lambda theme: draw_horizontal_bars(title, groups, theme, legend=BAR_LEGEND, notes=notes),
     )
 
 

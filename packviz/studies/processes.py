@@ -110,25 +110,29 @@ class SplitResults(HasText):
                 ratio_text = "no clear difference"
             medians_text = " / ".join(format_milliseconds(timing.median(rank)) for rank in seconds)
             rows.append([strategy, medians_text, ratio_text])
-        first = self.timings[0]
-        where = f"Measured by each process on {first.caption}. In parentheses: the 95 % interval."
-        return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
+        first_timing = self.timings[0]
+        where = (
+            f"Measured by each process on {first_timing.caption}."
+            " In parentheses: the 95 % interval."
+        )
+        return "\n".join([*table(rows, "<12>16   <"), where, *first_timing.notes[1:]])
 
     def chart(self) -> bars.BarChart:
         """Draws the number of tokens that each rank has, for each strategy."""
         rows = {}
-        times = {}
+        imbalance_by_strategy = {}
         for strategy in self.errors:
             tokens = self.tokens(strategy)
-            times[strategy] = max(tokens) / min(tokens)
+            imbalance_by_strategy[strategy] = max(tokens) / min(tokens)
             for rank, rank_tokens in enumerate(tokens):
                 bar = bars.Bar([(rank_tokens, bars.SOLID_FILL)], f"{rank_tokens:,}")
                 rows[f"{strategy}, rank {rank}"] = bar
-        worst_strategy = max(times, key=times.__getitem__)
+        worst_strategy = max(imbalance_by_strategy, key=imbalance_by_strategy.__getitem__)
         error_percent = whole_percent(self.errors[worst_strategy][MEAN_OF_MEANS_LOSS])
         title = (
-            f"The {worst_strategy} split gives one rank {times[worst_strategy]:.2g} times the"
-            f" tokens, and a mean of means is {error_percent} off"
+            f"The {worst_strategy} split gives one rank"
+            f" {imbalance_by_strategy[worst_strategy]:.2g} times the tokens, and a mean of"
+            f" means is {error_percent} off"
         )
         return bars.BarChart(
             self.to_text(), lambda theme: bars.draw_horizontal_bars(title, {"": rows}, theme)
@@ -175,9 +179,9 @@ def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> 
 
 def gradient_error(gradients: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """Returns the norm of the error of the gradients, divided by the norm of the expected ones."""
-    right = torch.cat([gradient.flatten() for gradient in expected]).double()
+    expected_vector = torch.cat([gradient.flatten() for gradient in expected]).double()
     actual_vector = torch.cat([gradient.flatten() for gradient in gradients]).double()
-    return float((actual_vector - right).norm() / right.norm())
+    return float((actual_vector - expected_vector).norm() / expected_vector.norm())
 
 
 def _run_rank(
@@ -201,7 +205,7 @@ def _run_rank(
         "gloo", init_method=rendezvous_uri, rank=rank, world_size=processes, timeout=_TIMEOUT
     )
     try:
-        errors, calls = _compare_strategies(rank, processes, lengths)
+        errors, calls = _errors_and_calls(rank, processes, lengths)
         # All processes compute at the same time, because they wait for each other before each call.
         timing = measure(calls, rounds=rounds, before_call=distributed.barrier)
         timings: list[Timing | None] = [None] * processes
@@ -216,7 +220,7 @@ def _run_rank(
     os._exit(0)
 
 
-def _compare_strategies(
+def _errors_and_calls(
     rank: int, processes: int, lengths: list[int]
 ) -> tuple[dict[str, dict[str, float]], dict[str, partial[None]]]:
     """Returns, by strategy, errors of gradients, and functions that run this rank's shard."""

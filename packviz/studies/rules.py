@@ -214,14 +214,14 @@ def held_out(fit: RuleFitter, measured_cases: Sequence[Case]) -> PackingRule:
     tested on the size that it was fitted to.
     """
 
-    def size(case: Case) -> tuple[int, int, int]:
+    def size_of(case: Case) -> tuple[int, int, int]:
         return case.point.batch_size, case.point.steps, case.point.hidden_size
 
     rules = {}
-    for held_out_size in {size(case) for case in measured_cases}:
-        others = [case for case in measured_cases if size(case) != held_out_size]
+    for held_out_size in {size_of(case) for case in measured_cases}:
+        others = [case for case in measured_cases if size_of(case) != held_out_size]
         rules[held_out_size] = fit(others)
-    return lambda case: rules[size(case)](case)
+    return lambda case: rules[size_of(case)](case)
 
 
 def fit_threshold(number: Callable[[Case], float]) -> RuleFitter:
@@ -249,9 +249,9 @@ def fit_threshold(number: Callable[[Case], float]) -> RuleFitter:
 def _best_candidate(
     measured_cases: Sequence[Case], candidates: Iterable[T], select_packed: Callable[[T], BoolArray]
 ) -> T:
-    """Returns the option with the smallest slowdown.
+    """Returns the candidate with the smallest slowdown.
 
-    `select_packed` returns which cases it would pack.
+    `select_packed` returns which cases a candidate would pack.
     """
     packed, padded = [
         [case.slowdown(choice) for case in measured_cases] for choice in (True, False)
@@ -352,8 +352,8 @@ def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
         for marker_index, (label, won_cases) in enumerate(_cases_by_winner(group).items()):
             x = [100 * case.padding + _jitter_shift(k) for k, case in enumerate(won_cases)]
             y = [case.work for case in won_cases]
-            marker = {"color": [_ratio_colour(case.ratio) for case in won_cases]}
-            chart.add_points(x, y, label, marker_index, panel_index=i, marker=marker)
+            marker_style = {"color": [_ratio_colour(case.ratio) for case in won_cases]}
+            chart.add_points(x, y, label, marker_index, panel_index=i, marker=marker_style)
     chart.figure.update_xaxes(range=[-5, _MAX_PADDING_PERCENT])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart

@@ -62,7 +62,7 @@ def test_a_batch_that_is_right_gives_none(lengths, extra, kind, batch_first, see
     assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * (
         kind == "nothing but zeros" and padded
     )
-    infos = {one.rule for one in found.with_level("info")} - {
+    infos = {one.rule for one in found.of_level("info")} - {
         "padding inside the length",
         "no padding",
         "batch or time",

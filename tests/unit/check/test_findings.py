@@ -40,7 +40,7 @@ def test_the_gravest_come_first():
     assert list(found) == [ERROR, WARNING, other, INFO]
     assert found[0] is ERROR
     assert len(found) == 4
-    assert found.with_level("warning") == (WARNING, other)
+    assert found.of_level("warning") == (WARNING, other)
     assert found.rules == ["returned", "unsorted", "second", "final_states"]
     assert found.headline == "✗ Network: 1 error, 2 warnings, 1 info"
     assert repr(found).splitlines()[:2] == [found.headline, "✗ error: returned"]

@@ -69,7 +69,7 @@ def test_padding_that_is_not_constant_is_undecided(cause, batch_first):
     assert findings.undecided
     assert not findings.ok
     assert "undecided" in findings.headline
-    (warning,) = findings.with_level("warning")
+    (warning,) = findings.of_level("warning")
     assert cause in warning.message
     assert "cannot" in warning.message
 

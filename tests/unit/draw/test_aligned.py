@@ -15,7 +15,7 @@ import packviz as pv
 from packviz.draw import palette
 from packviz.draw.aligned import Aligned
 from packviz.draw.palette import SEQUENCE_FILLS
-from packviz.draw.text import difference
+from packviz.draw.text import format_difference
 from packviz.panels import AlignPanel
 from packviz.panels.align import ZERO_PLACES, guess_alignment
 
@@ -193,7 +193,7 @@ def test_numbers_and_distances(vectors):
     for line, vector, distance in zip(lines, vectors, strips.distances, strict=True):
         name, *cells, last = line.split()
         assert [float(cell) for cell in cells] == pytest.approx(vector, abs=0.0051)
-        assert last == ("=" if distance == 0 else difference(distance))
+        assert last == ("=" if distance == 0 else format_difference(distance))
         assert name in drawing.said()
         assert set(cells) <= set(drawing.said())
 

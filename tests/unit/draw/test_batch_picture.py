@@ -132,7 +132,7 @@ def test_indices_are_beside_their_rows(lengths):
     above, below = drawing.text("unsorted_indices"), drawing.text("sorted_indices")
     if above.y > 40:  # the panels are not side by side
         said = [line.said.replace("\xa0", " ") for line in (below, above)]
-        assert said == text.indices(layout)
+        assert said == text.index_lines(layout)
         return
     between = [t for t in drawing.texts if above.x < t.x < below.x + 34 and t.said.isdigit()]
     rows = [t for t in between if 44 < t.y < 44 + 28 * len(lengths)]
