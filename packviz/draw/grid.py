@@ -345,8 +345,8 @@ def drop_overlapping(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[floa
     """
     previous_x = -math.inf
     last_x = labels[-1][0]
+    label_width = max_text_width((label for _, label in labels), 11) + 5
     for x, label in labels:
-        label_width = text_width(label, 11) + 5
         if x == last_x or previous_x + label_width <= x <= last_x - label_width:
             previous_x = x
             yield x, label
