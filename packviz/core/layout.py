@@ -472,8 +472,8 @@ def _read_whole_numbers(
         reject_entries(array, ~np.isfinite(array), name, "not a whole number")
         fraction_problem = "not a whole number; torch would silently drop the fraction"
         reject_entries(array, array != np.round(array), name, fraction_problem)
-        is_huge = abs(array.astype(float)) >= 2**63
-        reject_entries(array, is_huge, name, "too large for a 64-bit whole number")
+        exceeds_int64 = abs(array.astype(float)) >= 2**63
+        reject_entries(array, exceeds_int64, name, "too large for a 64-bit whole number")
     return np.array(array, dtype=np.int64)
 
 

@@ -112,14 +112,14 @@ class _DataRowsGeometry:
         sheet: the sheet that the rows are drawn on.
         row_width: the width of a row in px.
         gap: the distance in px between the groups of rows.
-        fits_one_line: whether all rows fit on one line.
+        rows_fit_one_line: whether all rows fit on one line.
     """
 
     view: BatchView
     sheet: Sheet
     row_width: float
     gap: float = 0.0
-    fits_one_line: bool = True
+    rows_fit_one_line: bool = True
 
 
 def draw(view: BatchView, theme: str) -> Sheet:
@@ -146,9 +146,9 @@ def draw(view: BatchView, theme: str) -> Sheet:
         _draw_packed_steps(view, padded_grid, steps_grid)
         y = steps_grid.bottom + 22
     if PACKED_DATA in parts:
-        has_connectors = is_whole_batch and data_geometry.fits_one_line
+        has_connectors = is_whole_batch and data_geometry.rows_fit_one_line
         y = _draw_data_panel(data_geometry, y, steps_grid if has_connectors else None)
-    if view.flat and view.is_small and data_geometry.fits_one_line:
+    if view.flat and view.is_small and data_geometry.rows_fit_one_line:
         y = _draw_flat_rows(data_geometry, y - 8)
     elif view.flat:
         y = _draw_data_panel(data_geometry, y + 8, flat=True)
@@ -235,17 +235,17 @@ def _data_rows_geometry(
     available_width = WIDTH - 4
     row_width = max((available_width - 4 - gaps_width) / n_real, 4 + view.max_label_width(12))
     row_width = min(padded_grid.cell_width, row_width)
-    fits_one_line = (
+    rows_fit_one_line = (
         padded_grid.left != steps_grid.left and gaps_width + n_real * row_width <= available_width
     )
-    if not fits_one_line:
+    if not rows_fit_one_line:
         gap = _GROUP_GAP
         # The longest group fits on a line.
         row_width = min(
             padded_grid.cell_width,
             available_width / max(view.layout.batch_size, view.layout.max_len),
         )
-    return _DataRowsGeometry(view, padded_grid.sheet, row_width, gap, fits_one_line)
+    return _DataRowsGeometry(view, padded_grid.sheet, row_width, gap, rows_fit_one_line)
 
 
 # The panels.
@@ -413,7 +413,7 @@ def _draw_data_groups(
         sheet.box(x, y, width, _DATA_ROW_HEIGHT, colours.padding, outline_width=1)
     for i, group_size in enumerate(group_sizes):
         right = x + group_size * data_geometry.row_width
-        if right > WIDTH - 4 and not data_geometry.fits_one_line:
+        if right > WIDTH - 4 and not data_geometry.rows_fit_one_line:
             right = right - x + 4.0
             x = 4.0
             y += 54

@@ -71,8 +71,8 @@ class Spans(Drawing):
 
         y = sheet.title(self.title)
         x = 10.0
-        for is_time, legend_label in enumerate(("FLOPs", "time, with quartiles")):
-            _draw_marker(sheet, x, y + 12, is_time=bool(is_time))
+        for marks_duration, legend_label in enumerate(("FLOPs", "time, with quartiles")):
+            _draw_marker(sheet, x, y + 12, marks_duration=bool(marks_duration))
             sheet.text(x + 12, y + 16, legend_label)
             x += 40 + text_width(legend_label)
         y += 28
@@ -90,8 +90,8 @@ class Spans(Drawing):
                 high_x = x_of(time_ratio.high)
                 overlay_sheet.line([(start, middle), (end, middle)], METHODS["packed"], width=3)
                 overlay_sheet.line([(x_of(time_ratio.low), middle), (high_x, middle)], width=1.5)
-                _draw_marker(overlay_sheet, start, middle, is_time=False)
-                _draw_marker(overlay_sheet, end, middle, is_time=True)
+                _draw_marker(overlay_sheet, start, middle, marks_duration=False)
+                _draw_marker(overlay_sheet, end, middle, marks_duration=True)
                 right = max(start, end, high_x) + 12
                 overlay_sheet.text(right, middle + 4, next(label_iterator), halo=colours.ground)
                 y += _ROW_HEIGHT
@@ -111,9 +111,9 @@ class Spans(Drawing):
         return sheet
 
 
-def _draw_marker(sheet: Sheet, x: float, y: float, *, is_time: bool) -> None:
+def _draw_marker(sheet: Sheet, x: float, y: float, *, marks_duration: bool) -> None:
     """Draws the marker of FLOPs, which is hollow, or of a time."""
-    if is_time:
+    if marks_duration:
         draw_marker(sheet, (x, y), MARKER_PATHS["circle"], METHODS["packed"], sheet.colours.line)
     else:
         draw_marker(sheet, (x, y), MARKER_PATHS["diamond"], sheet.colours.ground, LIGHT.muted)

@@ -309,8 +309,8 @@ def _loss_per_cell(
             f"the loss function returned shape {tuple(loss.shape)} where B · T = {mask.numel()};"
             ' called with reduction="none", it must return a loss per cell'
         )
-    min_ndim = min(flat_tensors[0].ndim, flat_tensors[1].ndim)
-    shapes = [tensor.shape for tensor in flat_tensors[:2] if tensor.ndim == min_ndim]
+    smaller_ndim = min(flat_tensors[0].ndim, flat_tensors[1].ndim)
+    shapes = [tensor.shape for tensor in flat_tensors[:2] if tensor.ndim == smaller_ndim]
     if loss.numel() != mask.numel() and loss.shape not in shapes:
         _raise_broadcast_error(tensors[0].shape, tensors[1].shape)
     loss = loss.unflatten(0, mask.shape)

@@ -170,8 +170,8 @@ def _backward(
             d_cells = staircase.cells(d_direction_out, layer_task.output_shape, direction).reshape(
                 d_cells.shape
             )
-            is_view = staircase.is_view(layer_task.output_shape, direction_range)
-            index_fill = d_cells.index_fill if is_view else d_cells.index_fill_
+            is_padded_batch = staircase.is_padded_batch(layer_task.output_shape, direction_range)
+            index_fill = d_cells.index_fill if is_padded_batch else d_cells.index_fill_
             d_cells = index_fill(0, staircase.padding_indices, 0)
         if d_h_n is not None:
             d_cells.index_add_(0, staircase.last_cells, d_h_n[direction])

@@ -141,7 +141,7 @@ class Staircase:
         (cells,) = arrays_to_device(self._device, cell_numbers - np.repeat(sizes[:-1], sizes[1:]))
         return cells
 
-    def is_view(self, shape: PaddedShape, directions: range) -> bool:
+    def is_padded_batch(self, shape: PaddedShape, directions: range) -> bool:
         """Returns whether the cells of these directions are a padded batch with this shape."""
         return (
             len(self.rectangle_sizes) == 1
@@ -154,7 +154,7 @@ class Staircase:
 
         If they are a padded batch, too, they are a view, `(T, B, …)`.
         """
-        if self.is_view(shape, range(direction, direction + 1)):
+        if self.is_padded_batch(shape, range(direction, direction + 1)):
             return x.transpose(0, 1) if shape.batch_first else x
         return x.reshape(-1, x.shape[2]).index_select(0, self.source_rows(shape, direction))
 
@@ -162,7 +162,7 @@ class Staircase:
         self, parts: Sequence[Tensor], shape: PaddedShape, directions: range, value: float
     ) -> Tensor:
         """Returns the parts of some directions' cells in one tensor, for `pad_cells`."""
-        if self.is_view(shape, directions):
+        if self.is_padded_batch(shape, directions):
             return parts[0]
         return torch.cat([*parts, parts[0].new_full((1, parts[0].shape[1]), value)])
 
@@ -173,7 +173,7 @@ class Staircase:
 
         It overwrites the padding of the cells, unless `is_saved`.
         """
-        if self.is_view(shape, directions):
+        if self.is_padded_batch(shape, directions):
             out = cells
             if is_saved or shape.batch_first:
                 rows = cells.view(shape.steps, shape.batch, -1)

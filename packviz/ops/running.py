@@ -176,8 +176,8 @@ def run(
         (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
     if isinstance(x, PackedSequence):
-        padded_arguments = (lengths, batch_first, total_length)
-        if padding_value != 0 or any(value is not None for value in padded_arguments):
+        padded_only_arguments = (lengths, batch_first, total_length)
+        if padding_value != 0 or any(value is not None for value in padded_only_arguments):
             raise TypeError(
                 "x is packed, so it has its own lengths and stays packed;"
                 " pass only hx and method with it"
