@@ -9,6 +9,7 @@ import sys
 import threading
 from multiprocessing.connection import Listener
 
+# Half of the notebooks need torch._dynamo, which an optimiser imports with its first step.
 IMPORTED = ("torch", "torch._dynamo", "ipywidgets", "anywidget", "plotly.graph_objects")
 
 

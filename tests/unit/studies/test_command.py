@@ -132,7 +132,7 @@ def test_ctrl_c_for_real(tmp_path):
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background process ignores Ctrl-C
 
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True, preexec_fn=hear) as process:
-        while not path.exists():
+        while not (path.exists() and path.read_bytes()):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=300)
