@@ -80,13 +80,15 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e6, help="time limit")
     parser.add_argument("--studies", nargs="+", choices=STUDIES)
     options = parser.parse_args()
+    # A shell's script lets its background processes ignore this signal, which ends each study.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     end = time.monotonic() + 60 * options.minutes
     place = options.device.partition(":")[0]
     if place == "cpu" and options.threads != "1":
         place += f"_{options.threads}"
     options.out.mkdir(parents=True, exist_ok=True)
     statuses = []
-    names = options.studies or [*STUDIES]
+    names = options.studies or STUDIES
     if place == "cuda":  # torch has its own allocator there
         names = [name for name in names if name not in {"allocator_default", *VARIABLES}]
         tests = [sys.executable, *EXACT, "tests/device"]
@@ -95,11 +97,10 @@ def main() -> int:
         path = options.out.resolve() / f"{name}_{place}.json"
         command = [sys.executable, "-m", "packviz", "study", *STUDIES[name], "--out", str(path)]
         command += ["--device", options.device, "--threads", options.threads, "--wait", WAIT]
-        left = max(0.0, end - time.monotonic())
-        status = record(command, VARIABLES.get(name, {}), left)
+        status = record(command, VARIABLES.get(name, {}), end - time.monotonic())
         statuses.append(status)
         if status == 0:
-            shutil.copy(path, ROOT / "notebooks" / "recorded")
+            shutil.copy(path, ROOT / "notebooks/recorded")
         outcome = {0: "complete, and copied", None: "not complete"}.get(status, "failed")
         print(f"{path.name}: {outcome}", flush=True)
     return int(any(statuses))
