@@ -120,7 +120,7 @@ class _Line:
             any, because values in the padding are neither right nor wrong.
         mask: a mask of the cells that the line is about; True for all.
         noun: the name of a cell.
-        parent_result: the name of the result to which the part belongs; empty if it is not a part.
+        parent_name: the name of the result to which the part belongs; empty if it is not a part.
     """
 
     name: str
@@ -128,7 +128,7 @@ class _Line:
     results: tuple[str, ...] = ()
     mask: BoolArray | bool = True
     noun: str = "cell"
-    parent_result: str = ""
+    parent_name: str = ""
 
     @cached_property
     def n_cells(self) -> int:
@@ -183,9 +183,9 @@ class _Line:
 
 def _merge_names(lines: list[_Line], all_lines: list[_Line]) -> str:
     """Returns the names of lines, or of a result if all its parts are among them."""
-    incomplete_results = {line.parent_result for line in all_lines if line not in lines}
+    incomplete_results = {line.parent_name for line in all_lines if line not in lines}
     names = [
-        line.name if line.parent_result in {"", *incomplete_results} else line.parent_result
+        line.name if line.parent_name in {"", *incomplete_results} else line.parent_name
         for line in lines
     ]
     return join_words(list(dict.fromkeys(names)))
@@ -370,7 +370,7 @@ class StatesComparison(Drawing, HasNumbers):
             DIRECTIONS, self._output_halves.items(), strict=False
         ):
             results = ("outputs", f"outputs_{direction}")
-            lines.append(_Line(name + suffix, outputs, results, mask, parent_result=name))
+            lines.append(_Line(name + suffix, outputs, results, mask, parent_name=name))
         if self.layout.n_padding:
             lines.append(_Line("outputs at padding", self.outputs, mask=~mask[..., None]))
         for name, difference in self._state_differences.items():
@@ -386,7 +386,7 @@ class StatesComparison(Drawing, HasNumbers):
                     x_difference,
                     results,
                     mask,
-                    parent_result=result_name,
+                    parent_name=result_name,
                 )
             )
             if self.layout.n_padding:
@@ -395,9 +395,7 @@ class StatesComparison(Drawing, HasNumbers):
                 joined_difference = _join_differences(weight_differences)
                 name = f"gradient to weights{loss_suffix}"
                 lines.append(
-                    _Line(
-                        name, joined_difference, results, noun="tensor", parent_result=result_name
-                    )
+                    _Line(name, joined_difference, results, noun="tensor", parent_name=result_name)
                 )
         return lines
 
@@ -604,29 +602,17 @@ def _copy_state(state: Any) -> Any:
 
 
 @contextmanager
-def keeping_modes(model: nn.Module) -> Iterator[None]:
-    """Restores the mode of each part of a model, training or not."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-@contextmanager
 def _temporary_settings(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
     """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
     settings_patch = patch.multiple(rnn, dropout=0.0, batch_first=batch_first)
-    mode_restorer = keeping_modes(rnn)
-    with (
-        torch.inference_mode(False),
-        torch.set_grad_enabled(gradients),
-        mode_restorer,
-        settings_patch,
-    ):
-        rnn.eval()
-        yield
+    modes = [(module, module.training) for module in rnn.modules()]
+    try:
+        with torch.inference_mode(False), torch.set_grad_enabled(gradients), settings_patch:
+            rnn.eval()
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def run_rnn(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> RunResult:

@@ -317,8 +317,8 @@ def _check_row_order(batch: Batch, layout: Layout, packed: PackedSequence) -> Fi
             pairs = zip(packed_row_bytes, row_bytes, strict=True)
             is_wrong = np.array([packed_bytes != x_bytes for packed_bytes, x_bytes in pairs])
             row = int(np.argmax(is_wrong))
-            found_name = sequence_name(row_bytes.index(packed_row_bytes[row]))
-            mismatch_text = f"row {row} will be sequence {found_name}, not {sequence_name(row)}"
+            actual_name = sequence_name(row_bytes.index(packed_row_bytes[row]))
+            mismatch_text = f"row {row} will be sequence {actual_name}, not {sequence_name(row)}"
         elif _cell_bytes(rows) in (b"".join(row_bytes), b"".join(sorted_row_bytes)):
             message = (
                 "packed.data holds one sequence after another. torch reads its first"

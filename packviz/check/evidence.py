@@ -244,7 +244,7 @@ class _Reading:
         with probability `(k + 1) / (n + 2)`. Applied to one cell after another, the rule gives the
         result:
 
-            chance = n_mistakes · p(all first cells, after k of n)
+            chance = n_possible_mistakes · p(all first cells, after k of n)
                 · p(all further cells, after k' of n')
 
         For the first cell of each run, `n` counts all steps of data, and `k` counts those that have
@@ -351,15 +351,15 @@ def _ambiguity_finding(batch: Batch, reading_finding: Finding | None) -> Finding
         if reading_finding and reading_finding.level != "info":
             return None
         if batch.is_nan_free_padding.sum() == 1:
-            why = "the padding is a single cell, which is not zero"
-            return undecided_finding(why, "pass x padded to more time steps")
+            reason = "the padding is a single cell, which is not zero"
+            return undecided_finding(reason, "pass x padded to more time steps")
         return undecided_finding(*_UNEVEN_PADDING_TEXTS)
     if batch.has_padding_value.all() and not has_no_padding:
-        why = "x is the same everywhere, so its padding looks like data"
-        return undecided_finding(why, "pass a batch with data in it")
+        reason = "x is the same everywhere, so its padding looks like data"
+        return undecided_finding(reason, "pass a batch with data in it")
     if has_no_padding and reading_finding and reading_finding.level == "warning":
-        why = f"every length is T = {batch.steps}, and several sequences end in the same value"
-        return replace(undecided_finding(why, ""), fix=reading_finding.fix)
+        reason = f"every length is T = {batch.steps}, and several sequences end in the same value"
+        return replace(undecided_finding(reason, ""), fix=reading_finding.fix)
     is_square = batch.size == batch.steps > 1
     if reading_finding or batch.steps == 1:
         return None
@@ -382,9 +382,9 @@ def _ambiguity_finding(batch: Batch, reading_finding: Finding | None) -> Finding
     return None
 
 
-def undecided_finding(why: str, fix: str) -> Finding:
+def undecided_finding(reason: str, fix: str) -> Finding:
     """Returns a finding which reports that the batch could not be judged."""
-    message = f"diagnose cannot judge where the sequences lie in x, because {why}."
+    message = f"diagnose cannot judge where the sequences lie in x, because {reason}."
     return Finding("warning", UNDECIDED_RULE, message, fix=f"{fix}, and the same lengths")
 
 
@@ -621,16 +621,17 @@ def _log_n_mistakes(
     is_wrong = data_lengths != n
     n_wrong = int(is_wrong.sum())
     n_other_lengths = max(batch.steps - 1, 1)
-    n_mistakes = math.comb(len(n), n_wrong) * n_other_lengths**n_wrong
+    n_possible_mistakes = math.comb(len(n), n_wrong) * n_other_lengths**n_wrong
     if (n == n[0]).all():
         if not padding_cell_index and n_wrong > len(n) / 2:
-            n_mistakes = n_other_lengths * len(n)  # all have one length
+            n_possible_mistakes = n_other_lengths * len(n)  # all have one length
     elif n_wrong:
         length_offset = (n - data_lengths)[is_wrong][0]
         if np.array_equal(np.clip(data_lengths + length_offset, 1, batch.steps), n):
-            n_mistakes = n_other_lengths  # every length is off by one number, within 1 to T
+            # Every length is off by one number, within 1 to T.
+            n_possible_mistakes = n_other_lengths
     n_candidate_rows = len(n) if padding_cell_index else 1  # any row might have given the value
-    return math.log(n_mistakes) + math.log(n_candidate_rows)
+    return math.log(n_possible_mistakes) + math.log(n_candidate_rows)
 
 
 def _last_true_cell(cells: BoolArray) -> _CellIndex:

@@ -16,7 +16,6 @@ from torch.nn.functional import pad
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
-from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_nonempty_sequences, sequence_name
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import PaddedShape, is_constant
@@ -236,7 +235,7 @@ def evaluating(model: nn.Module, include_called_modules: bool = False) -> Iterat
     with ExitStack() as exit_stack, forked_rng, torch.no_grad():
 
         def evaluate(module: nn.Module, inputs: object) -> None:
-            if module.training and get_ident() == thread_id:
+            if getattr(module, "training", False) and get_ident() == thread_id:
                 training_modules.extend(_set_eval_mode(module, exit_stack, is_being_called=True))
 
         training_modules = _set_eval_mode(model, exit_stack)
@@ -254,10 +253,13 @@ def _set_eval_mode(
     found because it was called, its buffers get their values back, but are not put back in their
     places, because torch.func may have lent them for this call.
     """
-    training_modules = [part for part in model.modules() if part.training]
-    exit_stack.enter_context(keeping_modes(model))
+    # A frozen module of TorchScript has no mode.
+    parts_with_mode = [part for part in model.modules() if hasattr(part, "training")]
+    training_modules = [part for part in parts_with_mode if part.training]
+    for part in parts_with_mode:
+        exit_stack.callback(setattr, part, "training", part.training)
     # The stack unwinds in reverse, and a module's `train` sets the modes of all its parts.
-    for part in reversed([*model.modules()]):
+    for part in reversed(parts_with_mode):
         for name, buffer in part.named_buffers(recurse=False):
             if is_lazy(buffer) or is_vmapped(buffer):
                 continue
@@ -538,59 +540,32 @@ def _compare_tensors(
     relative_tolerance = state_tolerance(clean_result.dtype, clean_result.device.type)
     if tolerance is not None and clean_result.is_floating_point():
         relative_tolerance = require_nonnegative("tolerance", tolerance)
-    outputs_by_reader = []
-    readers = (
-        _cell_readers(clean_result.shape, shape, real)
-        if _has_size(other_result, clean_result.shape, shape, n_added)
-        else ()
-    )
-    for read_cells in readers:
-        row_sequences = real.nonzero()[:, 0]
-        outputs_by_reader.append(
-            _compare_rows(
-                name,
-                "real cells",
-                read_cells(clean_result),
-                read_cells(other_result),
-                row_sequences,
-                relative_tolerance,
-            )
-        )
-    if outputs_by_reader:
-        return min(outputs_by_reader, key=lambda output: output.n_differing or 0)
+    compare_rows = partial(_compare_rows, name, relative_tolerance)
+    if _has_size(other_result, clean_result.shape, shape, n_added):
+        outputs_by_reader = [
+            compare_rows("real cells", read(clean_result), read(other_result), real.nonzero()[:, 0])
+            for read in _cell_readers(clean_result.shape, shape, real)
+        ]
+        if outputs_by_reader:
+            return min(outputs_by_reader, key=lambda output: output.n_differing or 0)
     if clean_result.shape != other_result.shape:
         largest = max(clean_result.numel(), other_result.numel())
         return Output(name, "entries", largest, largest)
     if clean_result.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
         axis = clean_result.shape.index(shape.batch)
-        row_sequences = torch.arange(shape.batch)
-        rows = clean_result.movedim(axis, 0)
-        return _compare_rows(
-            name,
-            "sequences",
-            rows,
-            other_result.movedim(axis, 0),
-            row_sequences,
-            relative_tolerance,
-        )
-    row_sequences = torch.empty(0, dtype=torch.int64)
-    return _compare_rows(
-        name,
-        "entries",
-        clean_result.flatten(),
-        other_result.flatten(),
-        row_sequences,
-        relative_tolerance,
-    )
+        rows, other_rows = (result.movedim(axis, 0) for result in (clean_result, other_result))
+        return compare_rows("sequences", rows, other_rows, torch.arange(shape.batch))
+    no_sequences = torch.empty(0, dtype=torch.int64)
+    return compare_rows("entries", clean_result.flatten(), other_result.flatten(), no_sequences)
 
 
 def _compare_rows(
     name: str,
+    relative_tolerance: float,
     item_kind: str,
     clean_rows: Tensor,
     other_rows: Tensor,
     row_sequences: Tensor,
-    relative_tolerance: float,
 ) -> Output:
     """Compares rows. What rounding explains is a share of the sequence's largest changed value.
 
@@ -598,11 +573,11 @@ def _compare_rows(
 
     Args:
         name: the name of the output.
+        relative_tolerance: the share.
         item_kind: what the rows are.
         clean_rows: the rows of the first run.
         other_rows: the rows of the second run.
         row_sequences: the sequence of each row; empty if it is not known.
-        relative_tolerance: the share.
     """
     if torch.equal(clean_rows, other_rows):
         return Output(name, item_kind, len(clean_rows), 0)

@@ -143,8 +143,8 @@ class Layout:
         )
         rows = len(packed.data)
         if rows != sizes.sum():
-            total = f"{name} adds up to {sizes.sum()}, but len(packed.data) is {rows}"
-            raise ValueError(f"{total}; both must be the number of real cells")
+            mismatch_text = f"{name} adds up to {sizes.sum()}, but len(packed.data) is {rows}"
+            raise ValueError(f"{mismatch_text}; both must be the number of real cells")
         # The length of a rank is the number of steps with more sequences than this rank.
         lengths_by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))
         if packed.sorted_indices is None:

@@ -136,23 +136,23 @@ def draw(view: BatchView, theme: str) -> Sheet:
     is_whole_batch = view.part == WHOLE_BATCH
     parts = text.BATCH_PARTS if is_whole_batch else (view.part,)
     y = 0.0
-    padded_grid, steps_grid = _place_grids(view, sheet)
-    width = 20 + max(540, steps_grid.right, _steps_title_x(steps_grid) + text_width(_STEPS_TITLE))
-    data_geometry = _data_rows_geometry(view, padded_grid, steps_grid, width)
+    padded_grid, packed_grid = _place_grids(view, sheet)
+    width = 20 + max(540, packed_grid.right, _steps_title_x(packed_grid) + text_width(_STEPS_TITLE))
+    data_geometry = _data_rows_geometry(view, padded_grid, packed_grid, width)
     if PADDED in parts:
         _draw_padded(view, padded_grid)
         y = padded_grid.bottom + 6
     if PACKED in parts:
-        _draw_packed_steps(view, padded_grid, steps_grid)
-        y = steps_grid.bottom + 22
+        _draw_packed_steps(view, padded_grid, packed_grid)
+        y = packed_grid.bottom + 22
     if PACKED_DATA in parts:
         has_connectors = is_whole_batch and data_geometry.rows_fit_one_line
-        y = _draw_data_panel(data_geometry, y, steps_grid if has_connectors else None)
+        y = _draw_data_panel(data_geometry, y, packed_grid if has_connectors else None)
     if view.flat and view.is_small and data_geometry.rows_fit_one_line:
         y = _draw_flat_rows(data_geometry, y - 8)
     elif view.flat:
         y = _draw_data_panel(data_geometry, y + 8, flat=True)
-    has_room_for_indices = padded_grid.left < steps_grid.left and not padded_grid.has_low_rows
+    has_room_for_indices = padded_grid.left < packed_grid.left and not padded_grid.has_low_rows
     notes: list[str] = []
     if view.indices and not has_room_for_indices:
         notes += text.index_lines(view.layout)
@@ -217,13 +217,13 @@ def _place_grids(view: BatchView, sheet: Sheet) -> tuple[Grid, Grid]:
     return replace(grid, left=left), replace(grid, left=steps_grid_left, columns=n_steps)
 
 
-def _steps_title_x(steps_grid: Grid) -> float:
+def _steps_title_x(packed_grid: Grid) -> float:
     """Returns the x-coordinate of the title of the packed steps."""
-    return min(steps_grid.left, WIDTH - 20 - text_width(_STEPS_TITLE))
+    return min(packed_grid.left, WIDTH - 20 - text_width(_STEPS_TITLE))
 
 
 def _data_rows_geometry(
-    view: BatchView, padded_grid: Grid, steps_grid: Grid, width: float
+    view: BatchView, padded_grid: Grid, packed_grid: Grid, width: float
 ) -> _DataRowsGeometry:
     """Returns the places of the rows of data."""
     n_real = view.layout.n_real
@@ -231,12 +231,12 @@ def _data_rows_geometry(
         return _DataRowsGeometry(view, padded_grid.sheet, (width - 8) / n_real)
     # Without gaps, a row with the same place in both orders is exactly below itself.
     gap = 0.0 if view.flat else _GROUP_GAP
-    gaps_width = gap * (steps_grid.columns - 1)
+    gaps_width = gap * (packed_grid.columns - 1)
     available_width = WIDTH - 4
     row_width = max((available_width - 4 - gaps_width) / n_real, 4 + view.max_label_width(12))
     row_width = min(padded_grid.cell_width, row_width)
     rows_fit_one_line = (
-        padded_grid.left != steps_grid.left and gaps_width + n_real * row_width <= available_width
+        padded_grid.left != packed_grid.left and gaps_width + n_real * row_width <= available_width
     )
     if not rows_fit_one_line:
         gap = _GROUP_GAP
@@ -262,26 +262,26 @@ def _draw_padded(view: BatchView, grid: Grid) -> None:
     _draw_names(view, grid, view.drawn_indices)
 
 
-def _draw_packed_steps(view: BatchView, padded_grid: Grid, steps_grid: Grid) -> None:
+def _draw_packed_steps(view: BatchView, padded_grid: Grid, packed_grid: Grid) -> None:
     """Draws the sequences without padding, longest first.
 
     The RNN reads one column at each time step.
     """
-    sheet = steps_grid.sheet
-    label_y = steps_grid.bottom + 16
+    sheet = packed_grid.sheet
+    label_y = packed_grid.bottom + 16
     batch_sizes = view.layout.batch_sizes
     order = view.layout.sorted_indices[:: view.drawn_row_stride].tolist()
-    sheet.text(_steps_title_x(steps_grid), steps_grid.top - 30, _STEPS_TITLE, bold=True)
-    _draw_cells(view, steps_grid, order)
-    if steps_grid.left == padded_grid.left:
-        _draw_names(view, steps_grid, order)
-    elif not steps_grid.has_low_rows:
-        _draw_sort_lines(view, padded_grid, steps_grid, order)
+    sheet.text(_steps_title_x(packed_grid), packed_grid.top - 30, _STEPS_TITLE, bold=True)
+    _draw_cells(view, packed_grid, order)
+    if packed_grid.left == padded_grid.left:
+        _draw_names(view, packed_grid, order)
+    elif not packed_grid.has_low_rows:
+        _draw_sort_lines(view, padded_grid, packed_grid, order)
     sheet.text(
-        steps_grid.left - 22, label_y, "batch_sizes", anchor="end", text_colour=sheet.colours.muted
+        packed_grid.left - 22, label_y, "batch_sizes", anchor="end", text_colour=sheet.colours.muted
     )
-    for t in view.ticks(steps_grid):
-        middle = steps_grid.x(t + 0.5)
+    for t in view.ticks(packed_grid):
+        middle = packed_grid.x(t + 0.5)
         sheet.text(middle, label_y, str(batch_sizes[t]), anchor="middle")
 
 
@@ -320,15 +320,15 @@ def _draw_names(view: BatchView, grid: Grid, order: Sequence[int]) -> None:
 
 
 def _draw_sort_lines(
-    view: BatchView, padded_grid: Grid, steps_grid: Grid, order: Sequence[int]
+    view: BatchView, padded_grid: Grid, packed_grid: Grid, order: Sequence[int]
 ) -> None:
     """Draws a line from each sequence's row in the padded grid to its row among the steps."""
     sheet = padded_grid.sheet
     y = padded_grid.top - 9
     start = padded_grid.right + 6
-    end = steps_grid.left - view.name_width - 14
+    end = packed_grid.left - view.name_width - 14
     names = list(map(view.short_name, order))
-    steps_grid.write_row_names(names, gap=6, size=padded_grid.font_size)
+    packed_grid.write_row_names(names, gap=6, size=padded_grid.font_size)
     if view.indices:
         sheet.note(padded_grid.right + 14, y, "unsorted_indices")
         sheet.note(end - 12, y, "sorted_indices", "end")
@@ -348,14 +348,17 @@ def _draw_sort_lines(
 
 
 def _draw_data_panel(
-    data_geometry: _DataRowsGeometry, top: float, steps_grid: Grid | None = None, flat: bool = False
+    data_geometry: _DataRowsGeometry,
+    top: float,
+    packed_grid: Grid | None = None,
+    flat: bool = False,
 ) -> float:
     """Draws the rows of data in groups: the rows of each time step, or of each sequence.
 
     Args:
         data_geometry: the places of the rows.
         top: the y-coordinate to begin at.
-        steps_grid: the grid of packed steps; a line connects each of its columns to the column's
+        packed_grid: the grid of packed steps; a line connects each of its columns to the column's
             rows. If it is `None`, each group has its name above it instead.
         flat: whether to draw the rows one sequence after another rather than step by step.
 
@@ -366,7 +369,7 @@ def _draw_data_panel(
     sheet = data_geometry.sheet
     title = view.data_title
     y = top + (45 if view.is_small else 22)
-    if steps_grid:
+    if packed_grid:
         y = top + _CONNECTOR_HEIGHT + 8
     if flat:
         title = text.flat_rows_title(view.layout)
@@ -374,10 +377,10 @@ def _draw_data_panel(
     groups = _draw_data_groups(data_geometry, y, flat)
     if view.is_small:
         y = groups[-1][2]
-    if steps_grid:
-        for step in view.ticks(steps_grid):
+    if packed_grid:
+        for step in view.ticks(packed_grid):
             left, right, _ = groups[step]
-            x = steps_grid.x(step + 0.5)
+            x = packed_grid.x(step + 0.5)
             middle = (left + right) / 2
             control_points = f"{x} {y - 26} {middle} {y - 45}"
             curve_path = f"M{x} {top + 6}C{control_points} {middle} {y - 9}"

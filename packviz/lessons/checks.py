@@ -627,7 +627,7 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
     per_process_weights = []
     for n_tokens in tokens:
         per_process_weights += [1 / (n_tokens * processes)] * n_tokens
-    own_count_hint = (
+    per_process_hint = (
         "Each process divides by its own tokens, so a token of a small share "
         "weighs more. Divide by all tokens."
     )
@@ -642,7 +642,7 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
     twice_averaged_weight = 1 / total / processes
     undivided_weight = 1 / processes
     mistakes = {
-        own_count_hint: _format_percents(per_process_weights),
+        per_process_hint: _format_percents(per_process_weights),
         too_small_hint: _format_percents([twice_averaged_weight] * total),
         sum_hint: _format_percents([undivided_weight] * total),
     }
@@ -668,13 +668,13 @@ def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
         name: require_nonempty_sequences(Layout(tests[name][1], tests[name][0]))
         for name in _TEST_HINTS
     }
-    exposed_graphs = []
+    exposed_by_test = []
     for layout in layouts.values():
         wrong = (layout.n_padding > 0, layout.max_len != 5, layout.batch_size != 4)
-        exposed_graphs.append([*itertools.compress(layouts, wrong)])
-    exposed_texts = [" + ".join(names) or "none" for names in exposed_graphs]
+        exposed_by_test.append([*itertools.compress(layouts, wrong)])
+    exposed_texts = [" + ".join(names) or "none" for names in exposed_by_test]
     rows = Comparison("wrong graphs that each test exposes", exposed_texts, layouts)
-    for name, names in zip(layouts, exposed_graphs, strict=True):
+    for name, names in zip(layouts, exposed_by_test, strict=True):
         if name not in names:
             hint = f"The wrong graph passes it. {_TEST_HINTS[name]}"
             return _not_solved(f"the test {name!r}", hint, rows)

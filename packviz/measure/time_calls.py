@@ -89,8 +89,8 @@ def time_calls(
         tolerance = require_nonnegative("tolerance", tolerance)
     if device is not None:
         device = check_device(device)
-    cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # in this process
-    gpus = range(torch.cuda.device_count()) if cuda_in_use() else ()
+    is_cuda_initialized: Callable[[], bool] = torch.cuda.is_initialized  # in this process
+    gpus = range(torch.cuda.device_count()) if is_cuda_initialized() else ()
     results = {}
     with torch.random.fork_rng(gpus):
         for name, call in calls.items():
@@ -105,7 +105,7 @@ def time_calls(
                 # `leaves` copies, because the next call may write to the same memory.
                 results[name] = leaves(result)
             del result, tensors  # they may be large
-        if device is None and cuda_in_use():
+        if device is None and is_cuda_initialized():
             raise ValueError(
                 "the results do not show where the work is done; pass device='cuda' or device='cpu'"
             )
