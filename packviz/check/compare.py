@@ -466,8 +466,10 @@ def compare(
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
     Given a whole model instead of an RNN, it runs the model with other values in the padding and
-    with more padding, and reports which outputs change. In a correct model, none does. The model
-    takes the batch alone; to pass it the lengths or a mask, too, write
+    with more padding, and reports which outputs change. In a correct model, none does. Sequences in
+    a wrong order change nothing, nor does padding that the model adds itself, unless it calls
+    `pad_packed_sequence` or `pad_sequence`. The model takes the batch alone; to pass it the lengths
+    or a mask, too, write
     `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`. An output with a
     dimension for the batch and one for time, or with both in one, is compared at real cells. One
     with exactly one dimension of the batch's size is compared by sequence. All others are compared

@@ -404,15 +404,16 @@ def _find_axes(
 _Trial = tuple[_Case, Sequence[Any], list[Any]]
 """A case, its inputs, and the model's result."""
 
+_Reading = tuple[_Example, list[_Trial], dict[str, str]]
+"""An example, the cases that the model takes, and for each question the reason if none is left."""
 
-def _try_readings(
-    model: nn.Module, inputs: Sequence[Any]
-) -> tuple[_Example, list[_Trial], dict[str, str]]:
+
+def _try_readings(model: nn.Module, inputs: Sequence[Any]) -> _Reading:
     """Returns the trials of the likeliest reading of the inputs that the model takes.
 
     If other inputs can be read as lengths, too, trials with other values of these follow.
     """
-    best_reading_by_lengths: dict[_Lengths, tuple[_Example, list[_Trial], dict[str, str]]] = {}
+    best_reading_by_lengths: dict[_Lengths, _Reading] = {}
     for example in _example_readings(model, inputs):
         reading = _run_cases(model, example)
         previous_best = best_reading_by_lengths.setdefault(example.lengths, reading)
@@ -431,15 +432,8 @@ def _try_readings(
     return example, trials, reasons
 
 
-def _run_cases(
-    model: nn.Module, example: _Example
-) -> tuple[_Example, list[_Trial], dict[str, str]]:
-    """Runs the model on all cases.
-
-    Returns:
-        The example; the cases that the model takes; and for each question, the reason if no case is
-        left.
-    """
+def _run_cases(model: nn.Module, example: _Example) -> _Reading:
+    """Runs the model on all cases."""
     unknown_axes_reason = "the axes of batch and time are not known"
     reasons = dict.fromkeys(
         QUESTIONS, "the example allows no others" if example.lengths else unknown_axes_reason

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
+from packviz.check.extra_padding import ExtraPaddingMode
 from packviz.core.layout import Layout, require_nonempty_sequences, sequence_name
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import PaddedShape, is_constant
@@ -23,7 +24,7 @@ from packviz.core.validation import kind_of, require_nonnegative
 from packviz.draw.text import table
 from packviz.ops.agreement import parts, rounding_scales
 from packviz.ops.masks import Lengths, lengths_tensor, require_mask_width
-from packviz.ops.private import ExtraPaddingMode, is_vmapped
+from packviz.ops.private import is_vmapped
 from packviz.ops.tolerance import state_tolerance
 
 Model = Callable[[Tensor], object]
@@ -70,7 +71,7 @@ class Output:
             return "does not depend on the padding"
         where = f" ({', '.join(self.sequences)})" if self.sequences else ""
         fraction_text = f"{self.n_differing:,} of {self.n_compared:,} {self.item_kind}"
-        return f"depends on {self.reason}: {fraction_text}{where}"
+        return f"depends on {self.reason}, which changes {fraction_text}{where}"
 
 
 @dataclass(frozen=True)
@@ -350,27 +351,27 @@ def _run_wider_batches(
     """Runs the model on batches with more time steps; empty if it takes none.
 
     Returns:
-        The results of a batch whose real cells are alike, of the batch with more of its own
-        padding, of the batch with data in these steps, and of the first one with more padding. (If
-        all cells are alike, a zero in the padding is nearly always a feature's largest value.)
+        The results of a batch whose real cells are alike, of the batch with data in these steps,
+        of the batch with more of its own padding, and of the first one with more padding. (If all
+        cells are alike, a zero in the padding is nearly always a feature's largest value.)
     """
     data_steps = clean_batch.narrow(axis, 0, 1).repeat_interleave(n_added, axis)
     padding = clean_batch[~mask]
     uniform_batch = clean_batch.clone()
     uniform_batch[mask] = _make_uniform_cells(clean_batch[mask], padding)
     padding_steps = padding[:1].expand_as(data_steps) if len(padding) else data_steps
-    longer_batches = [
-        torch.cat([clean_batch, padding_steps], axis),
-        torch.cat([clean_batch, data_steps], axis),
-        torch.cat([uniform_batch, padding_steps], axis),
+    more_padding_batches = [
+        torch.cat([batch, padding_steps], axis) for batch in (clean_batch, uniform_batch)
     ]
     extra_padding_mode = ExtraPaddingMode(n_added)
     with suppress(Exception):
-        uniform_results = run_model(uniform_batch)
+        # A model that finds the lengths in the data finds all steps real, so it adds no padding.
+        more_data_results = run_model(torch.cat([clean_batch, data_steps], axis))
+        other_results = [run_model(uniform_batch), more_data_results]
         with suppress(Exception), extra_padding_mode:
-            return [uniform_results, *map(run_model, longer_batches)]
+            return [*other_results, *map(run_model, more_padding_batches)]
         if not extra_padding_mode.has_widened:
-            return [uniform_results, *map(run_model, longer_batches)]
+            return [*other_results, *map(run_model, more_padding_batches)]
     return []
 
 
@@ -395,7 +396,10 @@ def _make_uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
 
 
 def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
-    """Fills the padding with other values: random numbers, or ids from real cells.
+    """Fills the padding with ids from real cells, or with each feature's least or largest value.
+
+    Such values are valid for a model that takes only some, such as positive numbers. Where a
+    feature has one value, one more is the other.
 
     Raises:
         ValueError: all ids are 0.
@@ -407,9 +411,10 @@ def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
     if not n_padding:
         return poisoned_batch
     if clean_batch.is_floating_point():
-        noise = torch.randn(n_padding, *real.shape[1:], generator=generator)
-        largest = real.abs().nan_to_num(0, 0).max()
-        poisoned_batch[~mask] = noise.to(real) * largest.clamp(min=1)
+        least, largest = real.nan_to_num(0, 0, 0).aminmax(dim=0)
+        largest = largest + (largest == least)
+        is_largest = torch.rand(n_padding, *real.shape[1:], generator=generator) < 0.5
+        poisoned_batch[~mask] = largest.where(is_largest.to(real.device), least)
         return poisoned_batch
     nonzero_ids = real[real.reshape(len(real), -1).any(1)]
     if not len(nonzero_ids):
@@ -446,7 +451,7 @@ def _judge_output(
     output = compare_results(clean_result, poisoned_result)
     is_resized = False
     if wider_results:
-        uniform_result, more_padding_result, more_data_result, uniform_more_padding_result = (
+        uniform_result, more_data_result, more_padding_result, uniform_more_padding_result = (
             wider_results
         )
         more_padding_output = compare_results(clean_result, more_padding_result)
@@ -462,7 +467,8 @@ def _judge_output(
         )
         if not is_resized:
             if not output.n_differing and more_padding_output.n_differing:
-                return replace(more_padding_output, reason=PADDING_AMOUNT_TEXT)
+                # A sequence that is wrong already may not change any more.
+                return replace(more_padding_output, reason=PADDING_AMOUNT_TEXT, sequences=())
             # A model that reads no further steps has not been tested with more padding.
             ignores_padding_amount = (
                 has_fixed_padding
@@ -542,9 +548,12 @@ def _compare_tensors(
         relative_tolerance = require_nonnegative("tolerance", tolerance)
     compare_rows = partial(_compare_rows, name, relative_tolerance)
     if _has_size(other_result, clean_result.shape, shape, n_added):
+        # A model may return the batch sorted by length, as it packed it.
+        sorted_real = real[real.sum(1).argsort(descending=True, stable=True)]
         outputs_by_reader = [
-            compare_rows("real cells", read(clean_result), read(other_result), real.nonzero()[:, 0])
-            for read in _cell_readers(clean_result.shape, shape, real)
+            compare_rows("real cells", read(clean_result), read(other_result), rows.nonzero()[:, 0])
+            for rows in (real, sorted_real)
+            for read in _cell_readers(clean_result.shape, shape, rows)
         ]
         if outputs_by_reader:
             return min(outputs_by_reader, key=lambda output: output.n_differing or 0)

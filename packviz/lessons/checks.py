@@ -80,28 +80,31 @@ def same_scores(
         _, (h_n, _) = lstm(embedding(x))
         return linear(h_n[0])
 
-    alone = cat([scores(review[None]) for review in reviews]).detach()
-    yours = answer(list(reviews))
-    if problem := _shape_problem(yours, alone.shape):
-        return Verdict(False, problem)
-    rows = Comparison(
-        "largest score of each review; target: alone",
-        _format_values(yours.detach().amax(1)),
-        _format_values(alone.amax(1)),
-    )
-    if _is_close(yours, alone):
-        return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
-    hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
-    if _is_close(yours, scores(pad_sequence(list(reviews), batch_first=True))):
-        hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
-    if _is_close(yours.sort(0).values, alone.sort(0).values):
-        hint = (
-            "Each row has the scores of some review, but in another order. With "
-            "enforce_sorted=False, h_n is in the order of your reviews."
+    for batch in (list(reviews[1:]), list(reviews)):
+        alone = cat([scores(review[None]) for review in batch]).detach()
+        yours = answer([*batch])
+        if problem := _shape_problem(yours, alone.shape):
+            return Verdict(False, problem)
+        rows = Comparison(
+            "largest score of each review; target: alone",
+            _format_values(yours.detach().amax(1)),
+            _format_values(alone.amax(1)),
         )
-    return Verdict(
-        False, f"Not yet: some reviews do not get the scores that they get alone. {hint}", [rows]
-    )
+        if not _is_close(yours, alone):
+            hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
+            if _is_close(yours, scores(pad_sequence(batch, batch_first=True))):
+                hint = "Shorter reviews have read padding. Pack their words before the LSTM."
+            if _is_close(yours.sort(0).values, alone.sort(0).values):
+                hint = (
+                    "Each row has the scores of some review, but in another order. With "
+                    "enforce_sorted=False, h_n is in the order of your reviews."
+                )
+            return Verdict(
+                False,
+                f"Not yet: some reviews do not get the scores that they get alone. {hint}",
+                [rows],
+            )
+    return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
 
 
 @exercise
@@ -130,16 +133,18 @@ def final_states(answer: BatchFunction) -> Verdict:
     """Checks a function that picks the final states of a bidirectional RNN from its output."""
     from torch import arange  # noqa: PLC0415 - torch loads slowly
 
-    hidden_size = 2
-    for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
+    from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
+
+    for hidden_size, lengths in ((2, [5, 3, 2]), (1, [1]), (3, [3, 3]), (2, [2, 4])):
         rows = len(lengths)
         steps = max(lengths)
         cell_halves = itertools.product(range(rows), range(steps), "→←")
         names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in cell_halves]
         # Each half of a cell contains its own number, which shows where it was taken from.
         half_codes = arange(1.0, len(names) + 1)
-        names_by_code = {(code,) * hidden_size: name for code, name in enumerate(names, 1)}
+        names_by_code = {(code,) * hidden_size: name for code, name in enumerate(["0", *names])}
         output = half_codes.repeat_interleave(hidden_size).reshape(rows, steps, 2 * hidden_size)
+        output = output.where(real_mask(lengths)[..., None], 0)
         yours = answer(output, list(lengths))
         if problem := _shape_problem(yours, (rows, 2 * hidden_size)):
             return Verdict(False, problem)
@@ -206,7 +211,7 @@ def masked_mean(answer: BatchFunction) -> Verdict:
     nan_hint = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
     cases = [([3, 1, 2], 0.0, sum_hint), ([2, 4], 4.0, nonzero_hint), ([1, 3], math.nan, nan_hint)]
     for lengths, padding, hint in cases:
-        real = real_mask(lengths)
+        real = real_mask(lengths, 4)
         n_rows, n_steps = real.shape
         first_values = 2.0 + 4 * arange(n_rows)
         data = first_values[:, None] + 2 * arange(n_steps)
@@ -243,8 +248,8 @@ def right_padded(answer: BatchFunction) -> Verdict:
     start_hint = "The data of a row begin at column T − length: 1 in row a, and 0 in row b."
     zero_hint = "Here, the padding is 9, and zeros are data, so use the lengths."
     first_x = tensor([[0, 3, 1], [5, 9, 2]])
-    second_x = tensor([[9, 9, 9, 7], [9, 0, 4, 0]])
-    for x, lengths, hint in ((first_x, [2, 3], start_hint), (second_x, [1, 3], zero_hint)):
+    second_x = tensor([[9, 0, 4, 0], [9, 9, 9, 7]])
+    for x, lengths, hint in ((first_x, [2, 3], start_hint), (second_x, [3, 1], zero_hint)):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -269,7 +274,7 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
 
     The function returns the padded sequences, their lengths, and the padded tags.
     """
-    from torch import Tensor, tensor  # noqa: PLC0415 - torch loads slowly
+    from torch import Tensor, int64, tensor  # noqa: PLC0415 - torch loads slowly
     from torch.nn.utils.rnn import pad_sequence  # noqa: PLC0415 - torch loads slowly
 
     pad = functools.partial(pad_sequence, batch_first=True)
@@ -307,10 +312,11 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
         ]
         for part, (name, target, hint) in zip(parts, targets, strict=True):
             rows = Comparison(name, part.tolist(), target)
-            is_integer = not part.is_floating_point()
+            if part.tolist()[::-1] == target:
+                hint = "The order is reversed. Keep the order of the given pairs."
             if part.tolist() == target:
                 hint = "The numbers are right, but give whole ones, of dtype torch.long."
-            if not (rows.agree and is_integer):
+            if not rows.agree or part.dtype != int64:
                 return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
         if tag_copies != tags:
             return Verdict(False, "You have changed the tags that were given. Pad a copy of them.")
@@ -395,7 +401,10 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
     yours = {question: answers[question] for question in targets}
     for question, target in targets.items():
         if yours[question] != target:
-            return _not_solved(repr(question), _MOST_WRITTEN_HINTS[question])
+            hint = _MOST_WRITTEN_HINTS[question]
+            if yours[question] not in batches:
+                hint = f"Give the letter of a batch, such as 'a', not {yours[question]!r}."
+            return _not_solved(repr(question), hint)
     pad_bytes_text, lstm_bytes_text = (
         ", ".join(map(size, counts.values())) for counts in (pad, lstm)
     )
@@ -431,7 +440,7 @@ _COLD_MACHINE: _SimulatedMachine = (
 _TIRING_MACHINE: _SimulatedMachine = (
     "a tiring machine",
     4.0,
-    lambda i, seconds: seconds * 1.02 ** min(i, 100),
+    lambda i, seconds: seconds * 1.02**i,
     "Every call is a little slower than the one before. Take turns, and divide within a turn.",
 )
 
@@ -540,18 +549,16 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
 def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> Verdict:
     """Checks a function that chooses the fastest of the methods that give the right results."""
     steady_rounds = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
-    slow_round = {"padded": 1.0, "packed": 3.0, "run": 90.0}
-    busy_rounds = [slow_round, *steady_rounds[:3], slow_round]
+    slow_round = {"padded": 3.0, "packed": 90.0, "run": 2.0}
     cases = [
         (steady_rounds, {"padded", "packed", "run"}, "padded", "All three are exact here."),
         (steady_rounds, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
-        (
-            busy_rounds,
-            {"packed", "run"},
-            "run",
-            "The machine was busy in two rounds, which spoils a mean. Take the median.",
-        ),
     ]
+    busy_hint = "The machine was busy in two rounds, which spoils a mean. Take the median."
+    for i in range(4):
+        busy_rounds = [{"padded": 3.0, "packed": 1.0, "run": 2.0}] * 5
+        busy_rounds[i : i + 2] = [slow_round, slow_round]
+        cases.append((busy_rounds, {"packed", "run"}, "packed", busy_hint))
     choices = []
     targets = []
     for rounds, exact_methods, target, hint in cases:
@@ -587,18 +594,19 @@ def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
         total = sum(tokens)
         weights: list[str] = []
         for n_tokens in tokens:
-            losses = (1.0 + arange(n_tokens)).requires_grad_()
-            yours = answer(losses, total, processes)
-            if losses.grad is not None:
+            leaf = (1.0 + arange(n_tokens)).requires_grad_()
+            yours = answer(leaf.clone(), total, processes)
+            if leaf.grad is not None:
                 return Verdict(False, "Only return the loss. The check calls backward() itself.")
-            is_number = isinstance(yours, Tensor) and yours.numel() == 1
-            if not is_number or not yours.requires_grad:
+            gradient = None
+            if isinstance(yours, Tensor) and yours.numel() == 1 and yours.requires_grad:
+                (gradient,) = autograd.grad(yours.reshape(()), leaf, allow_unused=True)
+            if gradient is None:
                 return Verdict(
                     False,
                     "Return a tensor with one number, computed from `losses`, so that backward()"
                     " can start from it.",
                 )
-            (gradient,) = autograd.grad(yours.reshape(()), losses)
             mean_gradient = gradient / processes  # as DDP averages over the processes
             weights += _format_percents(mean_gradient.tolist())
         shares = " + ".join(map(str, tokens))
@@ -755,7 +763,7 @@ def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
 def _real_numbers(x: Tensor, lengths: Iterable[int]) -> list[str]:
     """Returns the real numbers of each row of a padded batch `(B, T)` as text."""
     rows = zip(x.tolist(), lengths, strict=True)
-    return [" ".join(map(str, row[:n])) for row, n in rows]
+    return [" ".join(f"{value:g}" for value in row[:n]) for row, n in rows]
 
 
 @exercise
@@ -764,6 +772,8 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
 
     Each batch is given as `(x, lengths, batch_first)`.
     """
+    from torch import as_tensor  # noqa: PLC0415 - torch loads slowly
+
     from packviz.ops.original import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415 - torch loads slowly
 
     batches = list(answer)
@@ -778,7 +788,8 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
         "Count the real steps in each row: which rows continue after their length?",
     ]
     target = _real_numbers(spoilt_batches()[0][0], _SIX_LENGTHS)
-    for i, (x, lengths, batch_first) in enumerate(batches):
+    for i, (values, lengths, batch_first) in enumerate(batches):
+        x = as_tensor(values)
         picture = show(x, lengths, batch_first)
         packed = pack_padded_sequence(x, list(lengths), batch_first, enforce_sorted=False)
         padded, steps = pad_packed_sequence(packed, batch_first=True)

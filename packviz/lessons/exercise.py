@@ -22,8 +22,8 @@ from packviz.draw.sheet import Sheet, stack
 CheckParams = ParamSpec("CheckParams")
 
 NO_RESULT_MESSAGE = (
-    "Not solved yet: your function returns nothing. Replace the … with "
-    "your own code and run the cell again."
+    "Not solved yet: your function returns nothing. Replace the … with your own code,"
+    " let it end with `return`, and run the cell again."
 )
 STUB_MESSAGE = "Not solved yet: replace the … with your own answer and run the cell again."
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.overrides import TorchFunctionMode
 
 OLDEST_TORCH, NEWEST_TORCH = "2.7", "2.15"
 """The oldest and the newest release of torch on which the tests run."""
@@ -266,34 +265,5 @@ def record_allocations(call: Callable[[], object]) -> list[int] | None:
     return [event.cpu_memory_usage() for event in profiler_events if event.kind() == "memory_alloc"]
 
 
-# The operator of `pad_packed_sequence`.
-
-
-class ExtraPaddingMode(TorchFunctionMode):
-    """In a `with` block, `pad_packed_sequence` adds time steps to a batch that has padding.
-
-    It does so unless `total_length` is greater than the longest length. Other threads are not
-    affected.
-
-    Attributes:
-        steps: the number of time steps.
-        has_widened: whether it has done so.
-    """
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.steps = steps
-        self.has_widened = False
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Calls torch's function, with another width if it pads packed data."""
-        if getattr(function, "__name__", "") == "_pad_packed_sequence":
-            *other_args, output_steps = args
-            sizes = args[1]
-            if output_steps == len(sizes) and sizes[-1] < sizes[0]:
-                output_steps += self.steps
-                self.has_widened = True
-            args = (*other_args, output_steps)
-        return function(*args, **(kwargs or {}))
+PAD_PACKED_NAME = "_pad_packed_sequence"
+"""The name of the operator of `pad_packed_sequence`."""

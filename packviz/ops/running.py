@@ -430,8 +430,11 @@ def _run_with_empty(batch: _Batch, method: Method) -> OutputAndState:
     else:
         x = nn.functional.pad(batch.x, (0, 0) * (2 - time_dim) + (0, 1))
     n = tuple(max(1, k) for k in batch.n)
+    hx = batch.hx
+    if hx is not None:  # NaN in the state of an empty sequence would reach the weights' gradients
+        hx = _state_from_tensors([s.index_fill(1, empty_sequences, 0) for s in batch.states])
     run_options = input_shape.batch_first, max(1, output_steps), batch.padding_value
-    output, final_state = _run(batch.rnn, x, n, batch.hx, method, *run_options)
+    output, final_state = _run(batch.rnn, x, n, hx, method, *run_options)
     output = output.index_fill(batch_dim, empty_sequences, batch.padding_value).narrow(
         time_dim, 0, output_steps
     )
@@ -494,6 +497,8 @@ def _auto_plan(
         )
     device = device or ("cpu" if example.is_cpu else "cuda")
     has_fused_kernel = device == "cpu" and runs_fused_lstm(rnn.mode, example, bool(rnn.proj_size))
+    if rnn.training and rnn.dropout and rnn.num_layers > 1:
+        training = True  # if a checkpoint runs it again, the same method has to draw the dropout
     plan = choose_plan(rnn.mode, n, training, device, has_fused_kernel, bool(rnn.proj_size))
     freezes_cell_state = (
         has_fused_kernel and plan.method in ("frozen", "staircase") and max(n) > min(n)
@@ -508,7 +513,18 @@ def _auto_plan(
 def _usable_weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
     """Returns the weights, or an empty tuple if the module has to be called for data like `x`."""
     weights = flat_weights(rnn) if _can_bypass_module(rnn, x) else ()
+    sizes = rnn.mode, rnn.input_size, rnn.hidden_size, rnn.num_layers, rnn.bias
+    shapes = _weight_shapes(*sizes, False, 0.0, rnn.bidirectional, rnn.proj_size, "meta")
+    # oneDNN would read past the end of a smaller weight, where the module raises an error.
+    if [weight.shape for weight in weights] != shapes:
+        return ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
+
+
+@functools.lru_cache(maxsize=64)
+def _weight_shapes(*options: Any) -> list[torch.Size]:
+    """Returns the shapes of the weights of an RNN that is created with these options."""
+    return [weight.shape for weight in nn.RNNBase(*options).parameters()]
 
 
 def _run_by_packing(batch: _Batch, lengths: Tensor | list[int]) -> OutputAndState:

@@ -149,6 +149,8 @@ def test_empty_sequences_have_padding_and_their_initial_state(case, shorter):
     case.lengths = n = [min(pair) for pair in zip(shorter, case.lengths, strict=False)]
     batch, empty = [b for b, k in enumerate(n) if k], [b for b, k in enumerate(n) if not k]
     states = [] if case.hx is None else [*case.hx] if isinstance(case.hx, tuple) else [case.hx]
+    for state in states:
+        state.data[:, empty] = torch.inf  # and 0 × ∞ is NaN
     alone = tuple(s[:, batch] for s in states)
     alone = None if case.hx is None else alone if isinstance(case.hx, tuple) else alone[0]
     value, width = case.options["padding_value"], case.options["total_length"] or max(n)
@@ -396,6 +398,9 @@ def test_dropout_between_layers(cell, method):
     torch.manual_seed(0)
     sample, other = batch.run(method)[0], batch.run(method)[0]
     assert not torch.equal(sample, other)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        same(batch.run(method)[0], sample)  # a reentrant checkpoint runs both
     batch.rnn.eval()
     same(flat(batch.run(method)), flat(batch.expected()))
 
@@ -585,6 +590,8 @@ def test_a_plan_for_a_device_that_only_torchs_kernels_support():
 # Errors.
 
 LSTM, GRU = nn.LSTM(3, 4), nn.GRU(3, 4, batch_first=True)
+UNFIT = nn.LSTM(3, 4)
+UNFIT.weight_ih_l0 = nn.Parameter(torch.zeros(16, 2))
 X = torch.zeros(6, 2, 3)
 
 
@@ -598,6 +605,7 @@ def torchs_error(call):
 TWO, STATE = (torch.zeros(1, 3, 4),) * 2, torch.zeros(1, 2, 4)
 REFUSED = [
     ((nn.Linear(3, 4), X, [6, 2]), TypeError, "rnn is a Linear: give an nn.RNN, nn.GRU or"),
+    ((UNFIT, X, [6, 2]), RuntimeError, "mat1 and mat2 shapes cannot be multiplied"),
     ((LSTM, X.numpy(), [6, 2]), TypeError, "x must be a tensor, got ndarray"),
     ((LSTM, X[0], [6, 2]), ValueError, "x must be (T, B, I), got shape (2, 3)"),
     (
