@@ -159,8 +159,8 @@ def compare_padding(
         shape = shape._replace(steps=clean_batch.shape[axis])
         real = real[:, : shape.steps]
         mask = real if shape.batch_first else real.T
-        poisoned_batch = _poison_padding(clean_batch, mask)
-        runs = [run_model(batch) for batch in (clean_batch, clean_batch, poisoned_batch)]
+        runs = [run_model(clean_batch), run_model(clean_batch)]
+        runs.append(_run_poisoned_batch(run_model, clean_batch, mask))
         # On a GPU, an index out of range could not be caught.
         for n_steps in (n_added + N_ADDED_STEPS if x.is_cpu else 0, n_added):
             if n_steps and len(runs) == 3:
@@ -395,11 +395,13 @@ def _make_uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
     return cell * shares.to(real)
 
 
-def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
-    """Fills the padding with ids from real cells, or with each feature's least or largest value.
+def _run_poisoned_batch(
+    run_model: RunModel, clean_batch: Tensor, mask: Tensor
+) -> dict[str, Tensor]:
+    """Runs the model with other values in the padding: random numbers, or ids from real cells.
 
-    Such values are valid for a model that takes only some, such as positive numbers. Where a
-    feature has one value, one more is the other.
+    If the model refuses these numbers, as it may if some are categories or have to be positive, the
+    padding gets the least or the largest value that its feature has at real cells.
 
     Raises:
         ValueError: all ids are 0.
@@ -409,13 +411,16 @@ def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
     n_padding = int((~mask).sum())
     poisoned_batch = clean_batch.clone()
     if not n_padding:
-        return poisoned_batch
+        return run_model(poisoned_batch)
     if clean_batch.is_floating_point():
-        least, largest = real.nan_to_num(0, 0, 0).aminmax(dim=0)
-        largest = largest + (largest == least)
-        is_largest = torch.rand(n_padding, *real.shape[1:], generator=generator) < 0.5
-        poisoned_batch[~mask] = largest.where(is_largest.to(real.device), least)
-        return poisoned_batch
+        noise = torch.randn(n_padding, *real.shape[1:], generator=generator).to(real)
+        finite_real = real.nan_to_num(0, 0, 0)
+        with suppress(Exception):
+            poisoned_batch[~mask] = noise * finite_real.abs().max().clamp(min=1)
+            return run_model(poisoned_batch)
+        least, largest = finite_real.aminmax(dim=0)
+        poisoned_batch[~mask] = largest.where(noise > 0, least)
+        return run_model(poisoned_batch)
     nonzero_ids = real[real.reshape(len(real), -1).any(1)]
     if not len(nonzero_ids):
         raise ValueError(
@@ -424,7 +429,7 @@ def _poison_padding(clean_batch: Tensor, mask: Tensor) -> Tensor:
         )
     id_indices = torch.randint(len(nonzero_ids), (n_padding,), generator=generator)
     poisoned_batch[~mask] = nonzero_ids[id_indices.to(nonzero_ids.device)]
-    return poisoned_batch
+    return run_model(poisoned_batch)
 
 
 def _judge_output(
