@@ -147,6 +147,8 @@ def check_static(
         inputs: a tuple of the example's inputs, which may be nested. An input is read as lengths
             if it contains whole numbers, as a tensor, an array or a list, or if it is a mask of the
             real steps or of the padding. If there are several, each gets other values in turn.
+            A second number of time steps, such as that of a decoder's targets, stays as it is, so
+            nothing is said about other ones.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export`
             with and without `dynamo=True`, run by ONNX Runtime). An exporter may leave the numbers
