@@ -44,33 +44,35 @@ def _make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    The status is 2 if the input cannot be used or a package is missing, 130 after Ctrl-C, and 0
-    otherwise.
+    The status is 2 if the input cannot be used, the output cannot be written, or a package is
+    missing. It is 130 after Ctrl-C, and 0 otherwise.
     """
     options = _make_parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character still shows the rest.
         sys.stdout.reconfigure(errors="replace")
+    status = 2
     try:
-        status: int = options.run(options) or 0
+        options.run(options)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has ended; this avoids a second error at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename or not error.strerror:  # this is not an error of standard output
+            raise
+        # Otherwise, what is left to write would cause a second error at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has ended
+            return 0
+        message = f"the output was not fully written: {error.strerror}"
     except ValueError as error:
         message = str(error)
-        status = 2
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "plotly"):
             raise
         message = f"{error.name} is missing; run python -m pip install {error.name}"
-        status = 2
     except KeyboardInterrupt:
         message = "stopped"
         status = INTERRUPT_STATUS
-    else:
-        return status
     print(f"packviz: {message}", file=sys.stderr)
     return status
 

@@ -78,20 +78,20 @@ def batches(
     """
     n = Layout(lengths).lengths
     require_at_least("batch_size", batch_size)
+    require_at_least("window", window)
+    require_at_least("seed", seed, 0)
     require_one_of("order", order, ORDERS)
     all_indices = np.arange(n.size)
     if order == AS_THEY_COME:
         return _cut_into_groups(all_indices, batch_size)
     if order == SORTED:
         return _cut_into_groups(_sort_longest_first(n, all_indices), batch_size)
-    random = np.random.default_rng(require_at_least("seed", seed, 0))
+    random = np.random.default_rng(seed)
     shuffled_indices = random.permutation(n.size)
     if order == SHUFFLED:
         return _cut_into_groups(shuffled_indices, batch_size)
     buckets: Groups = []
-    for window_indices in _cut_into_groups(
-        shuffled_indices, require_at_least("window", window) * batch_size
-    ):
+    for window_indices in _cut_into_groups(shuffled_indices, window * batch_size):
         buckets += _cut_into_groups(_sort_longest_first(n, window_indices), batch_size)
     return [buckets[i] for i in random.permutation(len(buckets))]
 
@@ -113,9 +113,17 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> Groups:
     Raises:
         ValueError: a length is not valid, `processes` is less than 1, or `strategy` is unknown.
     """
-    return _split_among_processes(
-        Layout(lengths).lengths, require_at_least("processes", processes), strategy
-    )
+    n = Layout(lengths).lengths
+    require_at_least("processes", processes)
+    require_one_of("strategy", strategy, SPLITS)
+    positions = np.arange(n.size)
+    order = _sort_longest_first(n, positions)
+    turns, process_ranks = np.divmod(positions, processes)
+    if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
+        process_ranks = np.sort(process_ranks)
+    elif strategy == SNAKE:
+        process_ranks = np.where(turns % 2 == 1, processes - 1 - process_ranks, process_ranks)
+    return [order[process_ranks == process_rank] for process_rank in range(processes)]
 
 
 def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> Groups:
@@ -196,8 +204,7 @@ def tokens(
     for step, group in enumerate(groups):
         group_lengths = n[group]
         counts[step] = [
-            group_lengths[indices].sum()
-            for indices in _split_among_processes(group_lengths, processes, strategy)
+            group_lengths[indices].sum() for indices in split(group_lengths, processes, strategy)
         ]
     return counts
 
@@ -213,19 +220,6 @@ def idle(tokens: IntArray) -> float:
     processes = tokens.shape[1]
     slowest_total = tokens.max(axis=1).sum()
     return 1 - float(tokens.sum() / (processes * slowest_total))
-
-
-def _split_among_processes(n: IntArray, processes: int, strategy: str) -> Groups:
-    """Divides sequences of the lengths `n` as `split` does."""
-    require_one_of("strategy", strategy, SPLITS)
-    positions = np.arange(n.size)
-    order = _sort_longest_first(n, positions)
-    turns, process_ranks = np.divmod(positions, processes)
-    if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
-        process_ranks = np.sort(process_ranks)
-    elif strategy == SNAKE:
-        process_ranks = np.where(turns % 2 == 1, processes - 1 - process_ranks, process_ranks)
-    return [order[process_ranks == process_rank] for process_rank in range(processes)]
 
 
 def _sort_longest_first(lengths: IntArray, indices: IntArray) -> IntArray:

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +60,8 @@ def read(source: PathLike, column: str | None = None) -> list[float]:
                 )
             return values
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
-        return parse(text, column, is_table=name.lower().endswith((".csv", ".tsv")))
+        is_table = name == "-" or name.lower().endswith((".csv", ".tsv"))
+        return parse(text, column, is_table)
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -85,63 +86,75 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
         text: a JSON list or object; numbers separated by commas, semicolons, spaces or line breaks;
             or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
         column: the column of a table, or the key of a JSON object, as in `read`.
-        is_table: whether several columns need a first line that names them, as in a CSV file.
+        is_table: whether several columns need a first line that names them, as in a CSV file and
+            on standard input.
 
     Returns:
         The numbers in their original order. `Layout` checks whether they are valid lengths.
 
     Raises:
-        ValueError: the text is empty, an entry is not a number, a row has more or fewer fields than
-            the first line, or the column does not exist.
+        ValueError: the text is empty, an entry is not a number or has a leading zero, a row has
+            more or fewer fields than the first line, or the column does not exist or occurs twice.
     """
-    columns = _parse_columns(text.strip(), is_table or column is not None)
+    text = text.strip().removeprefix("\ufeff")  # a byte-order mark
+    columns = _parse_columns(text, is_table or column is not None)
+    names = [name for name, _ in columns]
     if column is None:
-        is_only_column = len(columns) == 1
-        default_columns = [
-            name for name in columns if is_only_column or name.lower() in ("length", "lengths")
+        default_names = [
+            name for name in names if len(names) == 1 or name.lower() in ("length", "lengths")
         ]
-        column = "length"
-        if default_columns:
-            column = default_columns[0]
-    if column not in columns:
-        if [*columns] == [""]:
+        column = next(iter(default_names), "length")
+    matching_columns = [entries for name, entries in columns if name == column]
+    if not matching_columns:
+        if names == [""]:
             raise ValueError(
                 f"there is no column {column!r}, because no first line names the columns"
             )
-        names = ", ".join(map(repr, columns))
-        raise ValueError(f"no column is named {column!r}; choose one of the columns {names}")
-    entries = columns[column]
+        names_text = ", ".join(map(repr, names))
+        raise ValueError(f"no column is named {column!r}; choose one of the columns {names_text}")
+    if len(matching_columns) > 1:
+        raise ValueError(f"several columns are named {column!r}; rename all but one of them")
+    entries = matching_columns[0]
     if not isinstance(entries, list) or not entries:
         raise ValueError("no lengths found; give a list with at least one, as in [5, 3, 2]")
     numbers = []
     for i, entry in enumerate(map(str, entries)):
         number = _parse_number(entry)
-        if number is None:
-            raise ValueError(f"entry {i} is {entry!r}; lengths are whole numbers, as in 5, 3, 2")
+        if number is None or _LEADING_ZERO.match(entry):  # as in 1,024
+            raise ValueError(
+                f"entry {i} is {entry!r}; lengths are whole numbers, as in 5, 3, 1024, without"
+                " leading zeros or thousands separators"
+            )
         numbers.append(number)
     return numbers
 
 
-def _parse_columns(text: str, is_table: bool) -> dict[str, object]:
-    """Returns the columns by name. Numbers alone are a column without a name."""
+_LEADING_ZERO = re.compile(r"[+-]?0\d")
+
+
+def _parse_columns(text: str, is_table: bool) -> Sequence[tuple[str, object]]:
+    """Returns the names and entries of the columns. Numbers alone are a column without a name."""
     if not text:
         raise ValueError("no lengths found; give some, as in 5, 3, 2")
     if text[0] in "[{":
         try:
-            value = json.loads(text)
+            value = json.loads(text, object_pairs_hook=tuple)
         except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"not valid JSON ({error}); give a list, as in [5, 3, 2], or numbers without"
                 " brackets"
             ) from None
-        return value if isinstance(value, dict) else {"": value}
+        return value if isinstance(value, tuple) else [("", value)]
     lines = re.split(r"\r\n?|\n", text)  # str.splitlines would split within fields, too
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
     is_single_line = len(lines) == 1 and not is_table
     if is_single_line or _parse_number(entries[0]) is not None:
-        if is_table and len(lines) > 1 and re.search("[,;\t]", lines[0]):
-            raise ValueError("a table with several columns needs a first line that names them")
-        return {"": entries}
+        if is_table and len(lines) > 1 and re.search("[,;\t]", text):
+            raise ValueError(
+                "a table with several columns needs a first line that names them; write lengths"
+                " alone one per line, and 1024 without a comma"
+            )
+        return [("", entries)]
     delimiter = max(",;\t", key=lines[0].count)
     try:
         names, *rows = filter(None, csv.reader(lines, delimiter=delimiter))
@@ -155,7 +168,7 @@ def _parse_columns(text: str, is_table: bool) -> dict[str, object]:
             raise ValueError(
                 f"row {i} needs one value per column (columns: {len(names)}, values: {len(row)})"
             )
-    return {name.strip(): cells for name, *cells in zip(names, *rows, strict=True)}
+    return [(name.strip(), cells) for name, *cells in zip(names, *rows, strict=True)]
 
 
 def _parse_number(entry: str) -> float | None:
@@ -167,19 +180,29 @@ def _parse_number(entry: str) -> float | None:
     return int(value) if value.is_integer() else value
 
 
+def _require_sizes(batch_size: int, longest: int) -> None:
+    """Checks the arguments that all distributions share.
+
+    Raises:
+        ValueError: one of them is not a whole number of at least 1.
+    """
+    require_at_least("batch_size", batch_size)
+    require_at_least("longest", longest)
+
+
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths that repeatedly count down from `longest` to 1.
 
     Setup B of the forum benchmark has these lengths.
     """
-    return longest - np.arange(batch_size) % require_at_least("longest", longest)
+    _require_sizes(batch_size, longest)
+    return longest - np.arange(batch_size) % longest
 
 
 def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths drawn uniformly from 1 to `longest`."""
-    return np.random.default_rng(seed).integers(
-        1, require_at_least("longest", longest), size=batch_size, endpoint=True
-    )
+    _require_sizes(batch_size, longest)
+    return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
 
 
 def log_normal(
@@ -189,6 +212,7 @@ def log_normal(
 
     None exceeds `longest`. The median defaults to a quarter of `longest`.
     """
+    _require_sizes(batch_size, longest)
     if median is None:
         median = max(longest / 4, 1)
     random = np.random.default_rng(seed)
@@ -198,24 +222,26 @@ def log_normal(
 
 def evenly(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths spread evenly from `longest` down to 1."""
-    return np.rint(np.linspace(require_at_least("longest", longest), 1, batch_size)).astype(
-        np.int64
-    )
+    _require_sizes(batch_size, longest)
+    return np.rint(np.linspace(longest, 1, batch_size)).astype(np.int64)
 
 
 def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths that all equal `longest`, so there is no padding."""
+    _require_sizes(batch_size, longest)
     return np.full(batch_size, longest)
 
 
 def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths drawn uniformly from 95 % of `longest` up to `longest`."""
+    _require_sizes(batch_size, longest)
     max_shortening = longest // 20
     return longest - max_shortening - 1 + uniform(batch_size, max_shortening + 1, seed)
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """Returns `(B,)` lengths of real sentences, capped at `longest`, repeated if necessary."""
+    _require_sizes(batch_size, longest)
     counts = [len(sentence) for sentence in real.sentences()]
     return np.resize(np.minimum(counts, longest), batch_size)
 
@@ -229,7 +255,10 @@ DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
     "evenly": evenly,
     "sentences": sentences,
 }
-"""The distributions by name. Each is a function of `(batch_size, longest, seed)`."""
+"""The distributions by name. Each is a function of `(batch_size, longest, seed)`.
+
+They raise a `ValueError` if `batch_size` or `longest` is not a whole number of at least 1.
+"""
 
 RANDOM = ("uniform", "log-normal", "nearly equal")
 """The distributions that depend on the seed."""

@@ -123,11 +123,11 @@ def is_padding_on_side(cells: Any, lengths: npt.NDArray[np.int64], side: str) ->
     They do if the same value fills the padding there, and not on the other side.
     """
     step = np.arange(cells.shape[1])
-    is_right_padding = step >= lengths[:, None]
-    is_left_padding = step < cells.shape[1] - lengths[:, None]
+    is_right_constant = is_constant(cells[step >= lengths[:, None]])
+    is_left_constant = is_constant(cells[step < cells.shape[1] - lengths[:, None]])
     if side == "left":
-        return is_constant(cells[is_left_padding]) and not is_constant(cells[is_right_padding])
-    return is_constant(cells[is_right_padding]) and not is_constant(cells[is_left_padding])
+        return is_left_constant and not is_right_constant
+    return is_right_constant and not is_left_constant
 
 
 def is_constant(cells: Any) -> bool:

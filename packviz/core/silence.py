@@ -22,10 +22,13 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     sink = io.StringIO()
     try:
-        with discard_output(1, 2), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with redirect_stdout(sink), redirect_stderr(sink):
-                yield
+        with (
+            discard_output(1, 2),
+            warnings.catch_warnings(action="ignore"),
+            redirect_stdout(sink),
+            redirect_stderr(sink),
+        ):
+            yield
     finally:
         logging.disable(level)
 

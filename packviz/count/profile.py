@@ -188,18 +188,15 @@ def count(
         )
     n = torch.tensor(layout.lengths.tolist())
     x = torch.zeros(layout.max_len, layout.batch_size, features, device=device)
-    packed = original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted)
-
-    def pack(x: Tensor) -> Tensor:
-        return original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted).data
+    pack = partial(original.pack_padded_sequence, lengths=n, enforce_sorted=enforce_sorted)
+    packed = pack(x)
 
     def pad(data: Tensor) -> Tensor:
         repacked = packed._replace(data=data)
         return original.pad_packed_sequence(repacked, total_length=layout.max_len)[0]
 
-    return PackPadCounts(
-        layout, features, count_operation("pack", pack, x), count_operation("pad", pad, packed.data)
-    )
+    pack_counts = count_operation("pack", lambda x: pack(x).data, x)
+    return PackPadCounts(layout, features, pack_counts, count_operation("pad", pad, packed.data))
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> OperationCounts:
@@ -249,17 +246,11 @@ def count_operation(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> O
 
 def _table_lines(*counts: OperationCounts) -> list[str]:
     rows = [["", "kernels", "nodes", "written"]]
-    for operation_counts in counts:
-        forward = operation_counts.forward
-        rows.append([operation_counts.name, f"{forward.kernels:,}", "", size(forward.bytes)])
-        backward = operation_counts.backward
-        nodes = f"{operation_counts.nodes:,}"
-        rows.append(
-            [
-                f"{operation_counts.name}, backward",
-                f"{backward.kernels:,}",
-                nodes,
-                size(backward.bytes),
-            ]
-        )
+    for operation in counts:
+        name = operation.name
+        for label, nodes, pass_counts in (
+            (name, "", operation.forward),
+            (f"{name}, backward", f"{operation.nodes:,}", operation.backward),
+        ):
+            rows.append([label, f"{pass_counts.kernels:,}", nodes, size(pass_counts.bytes)])
     return table(rows, "<24>9>8>10")

@@ -146,17 +146,15 @@ class Advice(HasNumbers):
 
     def numbers(self) -> list[Row]:
         """Returns a row for each measured method: its median time, and its ratio to packing."""
-        rows: list[Row] = []
-        for name in self.timing.seconds:
-            rows.append(
-                {
-                    "method": name,
-                    "seconds": self.timing.median(name),
-                    "times as long as packing": self.timing.ratio(name, PACKED).value,
-                    "exact": name not in self.inexact,
-                }
-            )
-        return rows
+        return [
+            {
+                "method": name,
+                "seconds": self.timing.median(name),
+                "times as long as packing": self.timing.ratio(name, PACKED).value,
+                "exact": name not in self.inexact,
+            }
+            for name in self.timing.seconds
+        ]
 
     def to_text(self) -> str:
         """Returns the recommendation, the table behind it, and the conditions."""

@@ -349,12 +349,10 @@ def check_device(device: str | torch.device) -> str:
         parsed_device = torch.device(device)
     except RuntimeError:  # its message lists twenty types of device
         raise ValueError(wrong_device_message) from None
-    if parsed_device.type not in ("cpu", "cuda") or (
-        parsed_device.type == "cpu" and parsed_device.index
-    ):
-        raise ValueError(wrong_device_message)
-    if parsed_device.type == "cpu":
+    if parsed_device.type == "cpu" and not parsed_device.index:
         return str(parsed_device)
+    if parsed_device.type != "cuda":
+        raise ValueError(wrong_device_message)
     n_gpus = torch.cuda.device_count()
     if (parsed_device.index or 0) < n_gpus:
         return str(parsed_device)

@@ -23,8 +23,13 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 def make_rnn(spec: Spec, batch_first: bool = False) -> nn.RNNBase:
     """Returns a new RNN of the kind and the sizes that a spec describes."""
     kind: Callable[..., nn.RNNBase] = getattr(nn, spec.mode)
-    sizes = spec.input_size, spec.hidden_size, spec.num_layers
-    return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
+    return kind(
+        spec.input_size,
+        spec.hidden_size,
+        spec.num_layers,
+        batch_first=batch_first,
+        bidirectional=spec.bidirectional,
+    )
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:

@@ -64,12 +64,13 @@ def read(path: PathLike, kind: str, version: int) -> tuple[JsonDict, list[JsonDi
         ValueError: the file is damaged, or has a different kind or version.
     """
     name = os.fspath(path)
-    content = Path(path).read_text(encoding="utf-8")
-    # An interrupted process may have left half a line.
-    complete_lines, _, _ = content.rpartition("\n")
     try:
+        content = Path(path).read_text(encoding="utf-8")
+        # An interrupted process may have left half a line.
+        complete_lines, _, _ = content.rpartition("\n")
         head, *rows = [json.loads(line) for line in complete_lines.splitlines()]
         actual_format = f"{head['packviz']!r}, version {head['version']!r}"
+        place = head["provenance"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(
             f"{name} is not a result file, or is damaged; choose another file"
@@ -80,7 +81,7 @@ def read(path: PathLike, kind: str, version: int) -> tuple[JsonDict, list[JsonDi
             f"{name} contains results of {actual_format}, not of {expected_format}; measure into"
             " another file"
         )
-    return head["provenance"], rows
+    return place, rows
 
 
 def append_row(path: PathLike, head: JsonDict, row: JsonDict) -> None:

@@ -285,21 +285,22 @@ def time_comparison(
     peak_bytes_by_call: dict[str, int] = {}
     if measure_memory and is_default_allocator():
         peak_bytes_by_call = peak_memories(calls, comparison.before_call, device)
-    rounds = settings.get("rounds", _MAX_ROUNDS)
-    budget = settings.get("budget", math.inf) * share
-    min_rounds = settings.get("fewest", MIN_INTERVAL_ROUNDS)
+    time_calls = partial(
+        time_rounds,
+        rounds=settings.get("rounds", _MAX_ROUNDS),
+        warmup=warmup,
+        budget=settings.get("budget", math.inf) * share,
+        min_rounds=settings.get("fewest", MIN_INTERVAL_ROUNDS),
+    )
     if settings.get("processes") == PROCESS_PER_CALL:
         from packviz.measure.children import start_children  # noqa: PLC0415
 
         with start_children(
             partial(_make_samplers, make_comparison, device), [*calls]
         ) as child_samplers:
-            timing = time_rounds(
-                child_samplers, rounds, warmup, budget=budget, min_rounds=min_rounds
-            )
+            timing = time_calls(child_samplers)
     else:
-        samplers = _make_samplers(lambda: comparison._replace(calls=calls), device)
-        timing = time_rounds(samplers, rounds, warmup, budget=budget, min_rounds=min_rounds)
+        timing = time_calls(_make_samplers(lambda: comparison._replace(calls=calls), device))
     current_provenance = provenance(device)
     place |= {
         name: current_provenance[name] for name in CHANGING_FIELDS if name in current_provenance
@@ -499,7 +500,10 @@ class Study(Generic[P, V, R]):
                 was measured under different conditions.
         """
         device = check_device(device)
-        settings = self._merge_parameters(parameters)
+        settings = {**self.parameters, **parameters}
+        for name, other in (("rounds", "budget"), ("budget", "rounds")):
+            if name in parameters and other not in parameters:
+                settings.pop(other, None)
         can_fork = "forkserver" in multiprocessing.get_all_start_methods()
         separate_processes = processes and can_fork and not device.startswith("cuda")
         settings["processes"] = PROCESS_PER_CALL if separate_processes else "one"
@@ -527,13 +531,6 @@ class Study(Generic[P, V, R]):
                     row = {**dataclasses.asdict(point), **self.write(value)}
                     rows.append_row(path, head, row)
         return self.load(path) if path else self.results(place, values)
-
-    def _merge_parameters(self, changed_parameters: JsonDict) -> dict[str, Any]:
-        settings = {**self.parameters, **changed_parameters}
-        for name, other in (("rounds", "budget"), ("budget", "rounds")):
-            if name in changed_parameters and other not in changed_parameters:
-                settings.pop(other, None)
-        return settings
 
     def load(self, name: PathLike = "") -> R:
         """Reads a result file.
@@ -648,7 +645,7 @@ def _require_same_conditions(
     Raises:
         ValueError: they were not. The message lists the differences.
     """
-    recorded_values = {**recorded_provenance["parameters"], **recorded_provenance}
+    recorded_values = {**recorded_provenance.get("parameters", {}), **recorded_provenance}
     current_values = {**current_provenance["parameters"], **current_provenance}
     differences = []
     for name in recorded_values | current_values:

@@ -164,6 +164,15 @@ class Ratio(HasText):
         return not low <= 1 <= high
 
     @property
+    def doubt(self) -> str:
+        """The reason why the rounds do not tell the two calls apart, or `""` if they do."""
+        if self.is_clear:
+            return ""
+        if self.rounds < MIN_INTERVAL_ROUNDS:
+            return "too few rounds to tell"
+        return "no clear difference"
+
+    @property
     def number(self) -> str:
         """The value as text, with as many digits as are known."""
         return quantities.format_known_digits(self.value, self.interval)
@@ -292,8 +301,9 @@ class Timing(HasText):
         rows = []
         for name in self.seconds:
             ratio = self.ratio(name, to)
-            doubt = "" if ratio.is_clear or name == to else ", no clear difference"
-            ratio_text = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
+            ratio_text = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
+            if ratio.doubt and name != to:
+                ratio_text += f", {ratio.doubt}"
             milliseconds = quantities.format_milliseconds(self.median(name))
             rows.append([name, milliseconds, ratio_text])
         return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 from torch import distributed
@@ -111,20 +112,25 @@ class BucketSampler(Sampler[list[int]]):
     def state_dict(self) -> dict[str, int]:
         """Returns the epoch of the pass in progress, and how many of its batches were yielded.
 
-        The batches depend on the other entries, which are arguments of the sampler.
+        The batches depend on the other entries, which are arguments of the sampler, and a checksum
+        of the lengths.
         """
         return {**self._state, **self._settings()}
 
     def _settings(self) -> dict[str, int]:
         names = ("batch_size", "window", "seed", "num_replicas", "drop_last")
-        return {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
+        settings = {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
+        settings["lengths_checksum"] = zlib.crc32(self.lengths.tobytes())
+        return settings
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next pass continue after the last batch that was yielded.
 
         Raises:
-            ValueError: a number in `state` is negative or not whole; or the pass has begun, and
-                the arguments of the sampler were others, so that its batches are not these.
+            ValueError: a number in `state` is missing, negative, not whole, or too large; or the
+                pass has begun, and the arguments of the sampler were others, so that its batches
+                are not these. States of earlier versions do not show whether the lengths were
+                others.
         """
         start = require_at_least("yielded", state.get("yielded", 0), 0)
         for name, value in self._settings().items():
@@ -134,7 +140,11 @@ class BucketSampler(Sampler[list[int]]):
                     f"{name} was {saved_value} when the state was saved, and is {value} here;"
                     " create the sampler as it was, or begin an epoch with set_epoch"
                 )
-        self.epoch = require_at_least("epoch", state["epoch"], 0)
+        if start > len(self):
+            raise ValueError(
+                f"yielded is {start}; give at most {len(self)}, the number of batches in an epoch"
+            )
+        self.epoch = require_at_least("epoch", state.get("epoch"), 0)
         self._start = start
         self._state = {"epoch": self.epoch, "yielded": start}
 

@@ -146,6 +146,11 @@ def _run_bench(options: argparse.Namespace) -> None:
     for method in methods:
         require_one_of("--methods", method, network.METHODS)
     if options.plot:
+        if len({*methods}) == 1:
+            raise ValueError(
+                f"--methods is {options.methods!r}, but --plot draws ratios; give two different"
+                " methods"
+            )
         require_suffix("--plot", options.plot, (".svg", ".png"))
         _require_folder(options.plot)
         with TemporaryDirectory() as folder:

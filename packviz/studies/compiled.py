@@ -62,8 +62,7 @@ class _Forecaster(nn.Module):
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`."""
         _, states = self.encoder(self.input_layers(past))
         output, _ = self.decoder(self.input_layers(future), states)
-        result: Tensor = self.output_layers(output)
-        return result
+        return self.output_layers(output)
 
 
 class _PackingModel(_Forecaster):
@@ -86,8 +85,7 @@ class _PackingModel(_Forecaster):
         packed = self.pack(self.input_layers(future), future_lengths, True, enforce_sorted=False)
         packed_output, _ = self.decoder(packed, states)
         output, _ = self.pad(packed_output, True, total_length=future.size(1))
-        result: Tensor = self.output_layers(output)
-        return result
+        return self.output_layers(output)
 
 
 class _UncompiledRNN(nn.Module):
@@ -124,8 +122,7 @@ class _WrappedLSTMModel(_Forecaster):
         _, states = self.encoder(x, lengths=past_lengths, total_length=x.size(1))
         x = self.input_layers(future)
         output, _ = self.decoder(x, states, future_lengths, total_length=x.size(1))
-        result: Tensor = self.output_layers(output)
-        return result
+        return self.output_layers(output)
 
 
 def make_models(features: int, hidden: int) -> dict[str, nn.Module]:
@@ -278,7 +275,7 @@ def _can_compile(device: str) -> bool:
     return has_headers and any(map(shutil.which, compilers))
 
 
-def _fusible_layers(inputs: int, outputs: int) -> nn.Module:
+def _fusible_layers(inputs: int, outputs: int) -> Callable[..., Tensor]:
     """Returns layers that a compiler can fuse."""
     inner_size = 2 * max(inputs, outputs)
     return nn.Sequential(

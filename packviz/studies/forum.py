@@ -160,16 +160,18 @@ def finding(results: TimedResults, quantity: str, methods: Sequence[str], setup:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
     largest = setup_points(results, setup)[-1]
     timing = results.timing(largest)
-    reference_method, *others = methods
-    reference_median = _quantity_quartiles(timing, quantity, reference_method, reference_method)[1]
-    parts = [f"{reference_method} {plain_number(reference_median)}"] if quantity == "time" else []
-    for name in others:
-        median = _quantity_quartiles(timing, quantity, name, reference_method)[1]
+    reference_method = methods[0]
+    medians = {}
+    for name in methods:
+        medians[name] = _quantity_quartiles(timing, quantity, name, reference_method)[1]
+    reference_median = medians[reference_method]
+    parts = []
+    for name, median in medians.items():
         if math.isnan(median):
             continue
         if quantity == "time":
             parts.append(f"{name} {plain_number(median)}")
-        else:
+        elif name != reference_method:
             ratio_text = f"{median / reference_median:#.2g}".rstrip(".")
             parts.append(f"{name} {_QUANTITY_VERBS[quantity]} {ratio_text}")
     units = {"time": "ms", "ratio": f"times as long as {reference_method}"}
@@ -207,11 +209,9 @@ def chart(
         curves = []
         for source, results in enumerate(results_by_machine.values()):
             for method, pass_name in product(drawn_methods, PASSES):
-                quartiles_by_steps = _quartiles_by_steps(
-                    results, quantity, method, setup, pass_name, methods[0]
+                curves += _make_curves(
+                    results, quantity, method, setup, pass_name, methods[0], source
                 )
-                if quartiles_by_steps:
-                    curves.append(_make_curve(quartiles_by_steps, method, pass_name, source))
         guides = _guide_lines(quantity, curves, methods[0])
         plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], guides, unit, is_log=True)
         plots.append(plot)
@@ -235,20 +235,19 @@ def chart(
     text = "\n".join([title, *lines, "", model, *sources, *left_out])
     whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
     marks = f"Filled marks: training. Hollow marks: forward.{whiskers}"
+    notes = [model, *left_out, marks]
     if len(results_by_machine) == 1:
-        return Sweep(title, [plots], (), [model, *sources, *left_out, marks], text)
-    return Sweep(title, [plots], sources, [model, *left_out, marks], text)
+        notes[1:1] = sources
+        sources = []
+    return Sweep(title, [plots], sources, notes, text)
 
 
 def ratios(results: TimedResults, methods: Sequence[str] = METHODS) -> Sweep:
     """Returns one plot of training times in setups A and B, as multiples of the first method's."""
     curves = []
     for setup, method in product("AB", methods[1:]):
-        quartiles_by_steps = _quartiles_by_steps(
-            results, "ratio", method, setup, "training", methods[0]
-        )
-        curve = _make_curve(quartiles_by_steps, method, "training", 0)
-        curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
+        for curve in _make_curves(results, "ratio", method, setup, "training", methods[0]):
+            curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
     guides = _guide_lines("ratio", curves, methods[0])
     plot = Plot(f"training, times as long as {methods[0]}", curves, guides, "×", is_log=True)
     title = finding(results, "ratio", methods)
@@ -281,15 +280,16 @@ def allocators(names: Sequence[str] = ALLOCATORS) -> str:
     return "\n".join(table(lines, "<  >  >  >  <"))
 
 
-def _quartiles_by_steps(
+def _make_curves(
     results: TimedResults,
     quantity: str,
     method: str,
     setup: str,
     pass_name: str,
     reference_method: str,
-) -> dict[int, _Quartiles]:
-    """Returns the quartiles of a quantity by number of time steps, where it was measured."""
+    source: int = 0,
+) -> list[Curve]:
+    """Returns a curve over the sizes at which the quantity was measured, or none without any."""
     quartiles_by_steps = {}
     for each in setup_points(results, setup):
         spread = _quantity_quartiles(
@@ -297,25 +297,14 @@ def _quartiles_by_steps(
         )
         if not math.isnan(spread[1]):
             quartiles_by_steps[each.steps] = spread
-    return quartiles_by_steps
-
-
-def _make_curve(
-    quartiles_by_steps: Mapping[int, _Quartiles], method: str, pass_name: str, source: int
-) -> Curve:
+    if not quartiles_by_steps:
+        return []
     lows, medians, highs = zip(*quartiles_by_steps.values(), strict=True)
     name = f"{method}, {pass_name}"
     number = [*palette.METHODS].index(method)
-    return Curve(
-        name,
-        number,
-        source,
-        [*quartiles_by_steps],
-        medians,
-        lows,
-        highs,
-        hollow=pass_name == "forward",
-    )
+    steps = [*quartiles_by_steps]
+    is_hollow = pass_name == "forward"
+    return [Curve(name, number, source, steps, medians, lows, highs, hollow=is_hollow)]
 
 
 def _quantity_quartiles(
@@ -327,9 +316,8 @@ def _quantity_quartiles(
     """
     if quantity == "memory":
         return (timing.memory.get(method, math.nan) / 1e6,) * 3
-    if method not in timing.seconds or (
-        quantity == "ratio" and reference_method not in timing.seconds
-    ):
+    needed_methods = {method, reference_method} if quantity == "ratio" else {method}
+    if not needed_methods <= timing.seconds.keys():
         return (math.nan,) * 3
     if quantity == "ratio":
         ratio = timing.ratio(method, reference_method)
@@ -362,7 +350,10 @@ def _make_comparison(point: Point, pass_name: str, device: str, settings: JsonDi
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
-    return network.make_comparison(n, settings["methods"], pass_name, device)
+    methods = {}
+    for name in settings["methods"]:
+        methods[name] = network.METHODS[require_one_of("methods", name, network.METHODS)]
+    return network.make_comparison(n, methods, pass_name, device)
 
 
 STUDY = Study(

@@ -9,7 +9,7 @@ to zero, and summed over the time steps to get the logits of two classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from packviz.core.layout import IntArray
-from packviz.core.validation import require_one_of
 from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Call
@@ -101,44 +100,28 @@ def batch(lengths: IntArray, steps: int, device: str = "cpu") -> Batch:
     return ids.to(device), n, targets.to(device)
 
 
-def make_training_step(
-    network: Network, batch: Batch, method: MethodFunction
-) -> Callable[[], tuple[Tensor, ...]]:
-    """Returns a function that runs forward and backward.
-
-    The function returns the logits and the gradients of all weights.
-    """
-    ids, lengths, targets = batch
-    weights = list(network.parameters())
-
-    def step() -> tuple[Tensor, ...]:
-        logits = network(ids, lengths, method)
-        loss = cross_entropy(logits, targets)
-        return logits.detach(), *torch.autograd.grad(loss, weights)
-
-    return step
-
-
 def make_comparison(
-    lengths: IntArray, methods: Sequence[str], pass_name: str, device: str
+    lengths: IntArray, methods: Mapping[str, MethodFunction], pass_name: str, device: str
 ) -> Comparison:
     """Returns a comparison with a call for each method.
 
     All calls run the same pass with the same model and batch.
 
     Each call returns the logits and, in training, the gradients of all weights.
-
-    Raises:
-        ValueError: there is no such method.
     """
     torch.manual_seed(0)
     network = Network().to(device)
-    inputs = batch(lengths, int(lengths[0]), device)
-    ids, n, _ = inputs
+    ids, n, targets = batch(lengths, int(lengths[0]), device)
+    weights = list(network.parameters())
+
+    def train(method: MethodFunction) -> tuple[Tensor, ...]:
+        logits = network(ids, n, method)
+        loss = cross_entropy(logits, targets)
+        return logits.detach(), *torch.autograd.grad(loss, weights)
+
     calls: dict[str, Call] = {}
-    for name in methods:
-        method = METHODS[require_one_of("methods", name, METHODS)]
-        calls[name] = make_training_step(network, inputs, method)
+    for name, method in methods.items():
+        calls[name] = partial(train, method)
         if pass_name == "forward":
             calls[name] = torch.no_grad()(partial(network, ids, n, method))
-    return Comparison(calls, clear_caches, agreeing_calls=methods)
+    return Comparison(calls, clear_caches, agreeing_calls=list(methods))

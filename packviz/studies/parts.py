@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import accumulate, pairwise
 
-import torch
-
 from packviz.draw.bars import Bar, BarChart, draw_horizontal_bars
 from packviz.draw.palette import METHODS, REAL, SIGNED_FILLS
 from packviz.draw.quantities import format_milliseconds, whole_percent
@@ -30,7 +28,6 @@ from packviz.measure.study import (
     machine_captions,
     time_training,
 )
-from packviz.ops.running import clear_caches
 from packviz.studies import forum, network
 
 TORCH = "all of torch's"
@@ -132,20 +129,14 @@ def make_comparison(point: Point, device: str) -> Comparison:
 
     A step returns the logits and the gradients of all weights.
     """
-    torch.manual_seed(0)
-    model = network.Network().to(device)
     n = forum.setup_lengths("B", point.batch_size, point.steps)
-    batch = network.batch(n, point.steps, device)
     methods: dict[str, network.MethodFunction] = {
         TORCH: network.METHODS["packed"],
         STEP_NAMES_BY_PART["pad"]: partial(rnn_calls.packed_packviz_pad, is_sorted=True),
         STEP_NAMES_BY_PART["pack"]: network.METHODS["drop-in"],
         STEP_NAMES_BY_PART["packed LSTM"]: network.METHODS["run"],
     }
-    calls = {
-        name: network.make_training_step(model, batch, method) for name, method in methods.items()
-    }
-    return Comparison(calls, clear_caches, agreeing_calls=list(calls))
+    return network.make_comparison(n, methods, "training", device)
 
 
 STUDY = Study(

@@ -105,9 +105,7 @@ class SplitResults(HasText):
             slowest_rank = max(seconds, key=timing.median)
             fastest_rank = min(seconds, key=timing.median)
             ratio = timing.ratio(slowest_rank, fastest_rank)
-            ratio_text = f"{ratio.number} ({ratio.between})"
-            if not ratio.is_clear:
-                ratio_text = "no clear difference"
+            ratio_text = ratio.doubt or f"{ratio.number} ({ratio.between})"
             medians_text = " / ".join(format_milliseconds(timing.median(rank)) for rank in seconds)
             rows.append([strategy, medians_text, ratio_text])
         first_timing = self.timings[0]
@@ -179,8 +177,10 @@ def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> 
 
 def gradient_error(gradients: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """Returns the norm of the error of the gradients, divided by the norm of the expected ones."""
-    expected_vector = torch.cat([gradient.flatten() for gradient in expected]).double()
-    actual_vector = torch.cat([gradient.flatten() for gradient in gradients]).double()
+    actual_vector, expected_vector = (
+        torch.cat([gradient.flatten() for gradient in group]).double()
+        for group in (gradients, expected)
+    )
     return float((actual_vector - expected_vector).norm() / expected_vector.norm())
 
 

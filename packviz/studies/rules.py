@@ -324,10 +324,15 @@ def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
         " Points are shifted sideways by up to 1.5 %, so that all can be seen."
     )
     notes = [colour_note, *machine_captions({machine: results})]
-    paying_regions = [paying_region(group) for group in panels.values()]
+    contents = []
+    for group in panels.values():
+        cases_by_winner = {
+            label: [case for case in group if case.faster == winner]
+            for winner, label in _WINNER_LABELS.items()
+        }
+        contents.append((paying_region(group), cases_by_winner))
     lines = [title]
-    for (panel_title, group), (padding, work) in zip(panels.items(), paying_regions, strict=True):
-        cases_by_winner = _cases_by_winner(group)
+    for panel_title, ((padding, work), cases_by_winner) in zip(panels, contents, strict=True):
         counts = [f"{len(won_cases)} {label}" for label, won_cases in cases_by_winner.items()]
         lines.append(f"{panel_title}: {', '.join(counts)}")
         if padding < 1:
@@ -343,13 +348,12 @@ def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
         footnotes=notes,
     )
     largest_work = max((case.work for case in measured_cases), default=1.0)
-    for i, group in enumerate(panels.values()):
-        padding, work = paying_regions[i]
+    for i, ((padding, work), cases_by_winner) in enumerate(contents):
         if padding < 1:
             x = [100 * padding, _MAX_PADDING_PERCENT, _MAX_PADDING_PERCENT, 100 * padding]
             y = [work, work, largest_work, largest_work]
             chart.add_points(x, y, _REGION_LABEL, panel_index=i, **_REGION_STYLE)
-        for marker_index, (label, won_cases) in enumerate(_cases_by_winner(group).items()):
+        for marker_index, (label, won_cases) in enumerate(cases_by_winner.items()):
             x = [100 * case.padding + _jitter_shift(k) for k, case in enumerate(won_cases)]
             y = [case.work for case in won_cases]
             marker_style = {"color": [_ratio_colour(case.ratio) for case in won_cases]}
@@ -357,14 +361,6 @@ def where_packing_pays(machine: str, results: GridResults, mode: str) -> Chart:
     chart.figure.update_xaxes(range=[-5, _MAX_PADDING_PERCENT])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
-
-
-def _cases_by_winner(measured_cases: Sequence[Case]) -> dict[str, list[Case]]:
-    """Returns the cases by the label of the faster method."""
-    return {
-        label: [case for case in measured_cases if case.faster == winner]
-        for winner, label in _WINNER_LABELS.items()
-    }
 
 
 def paying_region(measured_cases: Sequence[Case]) -> tuple[float, float]:

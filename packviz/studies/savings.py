@@ -64,8 +64,8 @@ def picture(results: TimedResults) -> Spans:
 def make_comparison(point: Point, device: str) -> Comparison:
     """Compares a padded step with a packed step for each number of distinct lengths."""
     rnn = rnn_calls.make_rnn(point.spec).to(device)
-    shape = (point.steps, point.batch_size, point.input_size)
-    x = torch.randn(shape, device=device).requires_grad_()
+    x = torch.randn(point.steps, point.batch_size, point.input_size, device=device)
+    x.requires_grad_()
     leaves = [x, *rnn.parameters()]
     calls = {PADDED: rnn_calls.make_pass(partial(rnn, x), leaves)}
     for distinct in distinct_counts(point):

@@ -1,6 +1,7 @@
 """The command, called as a function and run as a program."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,22 +12,6 @@ from packviz import cli
 from packviz.draw.picture import show
 
 PROGRAM = [sys.executable, "-m", "packviz"]
-
-
-def run(*arguments, **kwargs):
-    return subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, encoding="utf-8", **kwargs
-    )
-
-
-def complaint(capsys, *arguments):
-    """What the command says of input that it cannot use."""
-    assert cli.main([*map(str, arguments)]) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert error.startswith("packviz: ")
-    assert error.count("\n") == 1
-    return error.removeprefix("packviz: ").strip()
 
 
 def test_show_prints_the_text_or_writes_a_file(tmp_path, capsys):
@@ -56,7 +41,11 @@ def test_show_prints_the_text_or_writes_a_file(tmp_path, capsys):
     ],
 )
 def test_input_that_cannot_be_used(capsys, arguments, said):
-    assert complaint(capsys, *arguments).startswith(said)
+    assert cli.main(arguments) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith(f"packviz: {said}")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -112,8 +101,22 @@ def test_a_reader_that_stops_reading_is_no_error():
     assert (program.returncode, error) == (0, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_a_full_disk_is_no_traceback():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*PROGRAM, "show", "5"], stdout=full, stderr=subprocess.PIPE)
+    message = b"packviz: the output was not fully written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_terminal_without_our_dashes_still_gets_the_numbers(encoding):
-    done = run("show", "5", "3", env={"PYTHONIOENCODING": encoding})
+    done = subprocess.run(
+        [*PROGRAM, "show", "5", "3"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={"PYTHONIOENCODING": encoding},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{show([5, 3])}\n".encode(encoding, "replace").decode(encoding)

@@ -99,6 +99,7 @@ def test_counts(n, batch_size, processes, strategy, seed):
 WRONG = {
     r"batch_size is 0; give a whole number of at least 1": lambda: buckets.batches([1], 0),
     r"window is 1.5; give": lambda: buckets.batches([1], 2, BUCKETED, window=1.5),
+    r"window is 0": lambda: buckets.batches([1], 2, SORTED, window=0),
     r"seed is -1; give a whole number": lambda: buckets.batches([1], 2, seed=-1),
     r"^lengths\[0\] is -1": lambda: buckets.batches([-1], 2),
     r"order is 'random'; choose one of 'as they": lambda: buckets.batches([1], 1, "random"),

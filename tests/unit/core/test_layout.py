@@ -36,6 +36,11 @@ def pack(lengths, steps=None, enforce_sorted=False):
     )
 
 
+def refusal(message):
+    """Expects a ValueError whose message begins like this."""
+    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
+
+
 def agrees_with_torch(layout, packed, lengths, steps):
     """Asserts that every array of `layout` agrees with torch's `packed`, and with the result of
     padding it again."""
@@ -172,7 +177,7 @@ def test_flat_rows_are_those_of_a_jagged_tensor(lengths):
     ],
 )
 def test_wrong_offsets_are_refused(offsets, message):
-    with pytest.raises(ValueError, match=r"^" + re.escape(message)):
+    with refusal(message):
         Layout.from_offsets(offsets)
 
 
@@ -234,7 +239,7 @@ NAN, INF = float("nan"), float("inf")
     ],
 )
 def test_wrong_lengths_are_refused(lengths, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+    with refusal(message):
         Layout(lengths)
 
 
@@ -250,7 +255,7 @@ def test_wrong_lengths_are_refused(lengths, message):
     ],
 )
 def test_wrong_max_len_is_refused(max_len, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+    with refusal(message):
         Layout([3, 2], max_len)
 
 
@@ -270,7 +275,7 @@ def test_wrong_max_len_is_refused(max_len, message):
     ],
 )
 def test_wrong_orders_are_refused(order, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+    with refusal(message):
         Layout([3, 2, 2], sorted_indices=order)
 
 
@@ -306,7 +311,7 @@ class Claim:
     ],
 )
 def test_wrong_packed_sequences_are_refused(packed, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+    with refusal(message):
         Layout.from_packed(packed)
 
 
@@ -337,7 +342,7 @@ def test_what_is_no_packed_sequence_is_refused(thing):
 def test_wrong_masks_are_refused(mask, message):
     for read, name in ((Layout.from_mask, "mask"), (Layout, "lengths")):
         for array in (np.array(mask), torch.tensor(mask)):
-            with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}"):
+            with refusal(message.format(name)):
                 read(array)
 
 

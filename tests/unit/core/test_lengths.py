@@ -61,6 +61,9 @@ def test_parse(text, values):
         ("5, x\n3", "entry 1 is 'x'"),
         ("length", "entry 0 is 'length'"),
         ("[5, true]", "entry 1 is 'True'"),
+        ("1,024, 512", "entry 1 is '024'; lengths are whole numbers, as in 5, 3, 1024, without"),
+        ("length,Length,length\n1,2,3", "several columns are named 'length'; rename all but one"),
+        ('{"length": [5], "length": [3]}', "several columns are named 'length'; rename"),
         ("[5, [3]]", "entry 1 is '[3]'"),
         ("[5, 3", "not valid JSON ("),
         ("[" * 100_000, "not valid JSON ("),
@@ -124,6 +127,7 @@ FILES = {
     "UPPER.CSV": (b"1,5\n2,3\n", "{}: a table with several columns needs a first line"),
     "ids.tsv": (b"1\t5\n2\t3\n", "{}: a table with several columns needs a first line"),
     "none.csv": (b"1,5\n2,3\n", "{}: a table with several columns needs a first line"),
+    "later.csv": (b"512\n1,500", "{}: a table with several columns needs a first line"),
     "missing.tsv": (None, "cannot read {}: No such file or directory"),
 }
 
@@ -148,9 +152,12 @@ def test_a_name_that_is_no_file_and_what_is_no_source(monkeypatch):
         lengths.read("data/lengths")
     with pytest.raises(TypeError, match="source is an int; give a path, or text"):
         lengths.read(5)
-    monkeypatch.setattr("sys.stdin", io.StringIO("5 3"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeff5 3"))
     assert lengths.read("-") == [5, 3]
     with pytest.raises(ValueError, match="-: no lengths found"):
+        lengths.read("-")
+    monkeypatch.setattr("sys.stdin", io.StringIO("0,5\n1,3\n"))
+    with pytest.raises(ValueError, match="-: a table with several columns needs a first line"):
         lengths.read("-")
 
 
@@ -205,7 +212,8 @@ def test_a_mask_in_a_file_loses_its_width_with_a_warning(tmp_path):
         assert lengths.read(tmp_path / "wide.npy") == [2, 1]
 
 
-@pytest.mark.parametrize("kind", ["uniform", "triangle", "evenly"])
-def test_a_longest_length_of_0_is_refused(kind):
-    with pytest.raises(ValueError, match="longest is 0"):
-        lengths.DISTRIBUTIONS[kind](4, 0, 0)
+@pytest.mark.parametrize("kind", lengths.DISTRIBUTIONS)
+def test_sizes_that_no_batch_has_are_refused(kind):
+    for sizes, message in {(4, 2.5): "longest is 2.5; give", (-1, 4): "batch_size is -1"}.items():
+        with pytest.raises(ValueError, match=message):
+            lengths.DISTRIBUTIONS[kind](*sizes, 0)

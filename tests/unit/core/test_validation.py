@@ -6,32 +6,21 @@ from torch import nn
 
 from packviz.core.validation import kind_of, require_one_of
 
-KINDS = [
-    "an ndarray",
-    "an int",
-    "a list",
-    "None",
-    "the class int",
-    "an LSTM",
-    "an RNN",
-    "a GRU",
-    "an Embedding",
-]
-VALUES = [
-    np.zeros(1),
-    3,
-    [],
-    None,
-    int,
-    nn.LSTM(1, 1),
-    nn.RNN(1, 1),
-    nn.GRU(1, 1),
-    nn.Embedding(1, 1),
-]
+KINDS = {
+    "an ndarray": np.zeros(1),
+    "an int": 3,
+    "a list": [],
+    "None": None,
+    "the class int": int,
+    "an LSTM": nn.LSTM(1, 1),
+    "an RNN": nn.RNN(1, 1),
+    "a GRU": nn.GRU(1, 1),
+    "an Embedding": nn.Embedding(1, 1),
+}
 
 
 def test_the_article_of_a_type():
-    assert [kind_of(value) for value in VALUES] == KINDS
+    assert [*map(kind_of, KINDS.values())] == [*KINDS]
 
 
 def test_a_choice():

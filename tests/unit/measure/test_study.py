@@ -269,6 +269,8 @@ def test_a_file_from_other_conditions_is_refused(tmp_path, change, difference):
     [
         ("{", "is not a result file, or is damaged"),
         ("[1]\n", "is not a result file, or is damaged"),
+        ('{"packviz": "toy", "version": 2}\n', "toy.json is not a result file, or is damaged"),
+        ("\udcff\n", "toy.json is not a result file, or is damaged"),
         (
             '{"packviz": "toy", "version": 1, "provenance": {}}\n',
             "contains results of 'toy', version 1, not of 'toy', version 2",
@@ -285,7 +287,7 @@ def test_a_file_from_other_conditions_is_refused(tmp_path, change, difference):
 )
 def test_a_damaged_file(tmp_path, content, message):
     path = tmp_path / "toy.json"
-    path.write_text(content)
+    path.write_text(content, errors="surrogateescape")
     with pytest.raises(ValueError, match=message):
         STUDY.load(path)
 

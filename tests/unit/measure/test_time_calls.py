@@ -16,6 +16,11 @@ QUICK = {"budget": 1e-3}
 ONE = torch.tensor([2.0, -4.0])
 
 
+def times(first, second, **options):
+    """Compares and times two functions that return these results."""
+    return pv.time_calls({"f": lambda: first, "g": lambda: second}, **QUICK, **options)
+
+
 class Functions(Clock):
     """A clock that the functions wind."""
 
@@ -104,7 +109,7 @@ NESTED = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch
 @example(NESTED)
 @given(nests)
 def test_the_same_is_the_same_however_nested(nested):
-    assert "exactly" in pv.time_calls({"f": lambda: nested, "g": lambda: nested}, **QUICK).to_text()
+    assert "exactly" in times(nested, nested).to_text()
 
 
 @given(
@@ -138,33 +143,28 @@ def test_what_differs_is_named(part, more):
 )
 def test_another_form_is_named(other, message):
     with pytest.raises(ValueError, match=message):
-        pv.time_calls({"f": lambda: (ONE, ONE), "g": lambda: other}, **QUICK)
+        times((ONE, ONE), other)
 
 
 def test_rounding_and_tolerance():
     close, far = ONE * (1 + 1e-6), ONE * (1 + 1e-3)
-    assert (
-        "to within 9.5e-07 of"
-        in pv.time_calls({"f": lambda: ONE, "g": lambda: close}, **QUICK).to_text()
-    )
+    assert "to within 9.5e-07 of" in times(ONE, close).to_text()
     with pytest.raises(
         ValueError, match=r"result differs by 0\.001 of its largest value \(allowed: 1e-05\)"
     ):
-        pv.time_calls({"f": lambda: ONE, "g": lambda: far}, **QUICK)
+        times(ONE, far)
     with pytest.raises(ValueError, match=r"\(allowed: 1e-08\)"):
-        pv.time_calls({"f": lambda: ONE, "g": lambda: close}, tolerance=1e-8, **QUICK)
-    assert pv.time_calls({"f": lambda: ONE, "g": lambda: far}, tolerance=0.01, **QUICK).rounds
-    timing = pv.time_calls({"f": lambda: ONE, "g": lambda: "another"}, check=False, **QUICK)
+        times(ONE, close, tolerance=1e-8)
+    assert times(ONE, far, tolerance=0.01).rounds
+    timing = times(ONE, "another", check=False)
     assert "Results were not compared (check=False)." in timing.to_text()
 
 
 def test_what_returns_none_is_not_compared():
-    def nothing():
-        return None
-
-    timing = pv.time_calls({"f": nothing, "g": nothing}, **QUICK).to_text()
+    timing = times(None, None).to_text()
     assert "Not compared, because they return None: f, g." in timing
-    timing = pv.time_calls({"f": lambda: ONE, "g": nothing, "h": lambda: ONE}, **QUICK).to_text()
+    calls = {"f": lambda: ONE, "g": lambda: None, "h": lambda: ONE}
+    timing = pv.time_calls(calls, **QUICK).to_text()
     assert (
         "Results agree exactly with those of f. Not compared, because they return None: g."
         in timing

@@ -264,6 +264,8 @@ def test_in_words():
     ]
     noisy = Timing({"a": [1.0, 2.0, 3.0] * 3, "b": [2.0, 3.0, 1.0] * 3}).to_text().splitlines()
     assert noisy[2] == "no clear difference between b and a: b takes 0.3 to 2.0 times as long"
+    few = Timing({"a": [1.0], "b": [2.0]}).against("a")
+    assert [row[2] for row in few] == ["1 (1 to 1)", "2 (2 to 2), too few rounds to tell"]
 
 
 # Clocks.

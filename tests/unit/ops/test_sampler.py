@@ -134,11 +134,20 @@ def test_the_state_of_another_sampler_is_refused():
     sampler = pv.BucketSampler([1, 2, 3], 2)
     beginning = sampler.state_dict()
     next(iter(sampler))
-    for options in ({"batch_size": 3}, {"lengths": [1, 2]}, {"drop_last": True}):
+    for options in (
+        {"batch_size": 3},
+        {"lengths": [1, 2]},
+        {"lengths": [1, 3, 2]},
+        {"drop_last": True},
+    ):
         other = pv.BucketSampler(**({"lengths": [1, 2, 3], "batch_size": 2} | options))
         with pytest.raises(ValueError, match=r"\w+ was \w+ when the state was saved"):
             other.load_state_dict(sampler.state_dict())
         other.load_state_dict(beginning)  # the beginning of an epoch fits every sampler
+    sampler.load_state_dict({"epoch": 0, "yielded": 1})  # an older state
+    for state in ({}, {"epoch": 0, "yielded": 3}):
+        with pytest.raises(ValueError, match=r"epoch is None; give|yielded is 3; give at most 2"):
+            sampler.load_state_dict(state)
 
 
 def test_a_pass_that_is_broken_off_leaves_no_place():

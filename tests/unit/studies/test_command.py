@@ -56,6 +56,7 @@ def test_the_sizes_are_the_forums_or_small_ones(monkeypatch, quick):
         (["--out", "nowhere/a.json"], "cannot write nowhere/a.json: there is no folder nowhere"),
         (["--out", "a.csv"], "--out is 'a.csv'; its name must end in .json"),
         (["--plot", "nowhere/a.svg"], "cannot write nowhere/a.svg: there is no folder nowhere"),
+        (["--plot", "a.svg", "--methods", "run,run"], "--methods is 'run,run', but --plot draws"),
         (["--plot", "a.pdf"], "--plot is 'a.pdf'; its name must end in .svg or .png"),
         (["--plot", "a.png"], "a PNG needs cairosvg"),
     ],
