@@ -176,6 +176,7 @@ class Advice(HasNumbers):
         return [name for name in self.timing.seconds if name not in self.inexact]
 
 
+@torch.inference_mode(False)  # a training step needs gradients
 def advise(
     rnn: nn.RNNBase,
     lengths: object,
