@@ -149,8 +149,9 @@ def _export_onnx(
         import_module("onnx" if with_old_exporter else "onnxscript")
         runtime = import_module("onnxruntime")
     except ImportError as error:  # torch's own message about a missing package is less clear
-        install_command = "python -m pip install onnx onnxruntime onnxscript"
-        raise ImportError(f"{error}; run {install_command}") from error
+        raise ImportError(
+            f"{error}; run python -m pip install onnx onnxruntime onnxscript"
+        ) from error
     input_names = [f"x{i}" for i in range(len(tensors))]
     options: dict[str, Any] = {"dynamic_shapes": (tuple(dynamic_shapes),)}
     if with_old_exporter:

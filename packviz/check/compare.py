@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -105,8 +105,12 @@ class Difference:
 
     def __getitem__(self, cells: Any) -> Difference:
         """Returns a part of the cells."""
-        selected_arrays = (self.absolute[cells], self.differs[cells], self.both_nan[cells])
-        return Difference(self.axis, *selected_arrays, self.scale)
+        return replace(
+            self,
+            absolute=self.absolute[cells],
+            differs=self.differs[cells],
+            both_nan=self.both_nan[cells],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +274,10 @@ class StatesComparison(Drawing, HasNumbers):
                 " where they cannot be compared."
             )
         if not self.layout.n_padding and not differing_lines:
-            sentences.append("There is no padding, so padded and packed results agree.")
-            sentences.append("Packing is not needed for correctness.")
+            sentences.append(
+                "There is no padding, so padded and packed results agree. Packing is not needed for"
+                " correctness."
+            )
             return " ".join(sentences)
         if agreeing_lines:
             sentences.append(f"Packing is not needed for {_merge_names(agreeing_lines, lines)}.")
@@ -307,18 +313,16 @@ class StatesComparison(Drawing, HasNumbers):
 
     def numbers(self) -> list[Row]:
         """Returns a row for each compared result. `agrees` is `None` for values in the padding."""
-        rows: list[Row] = []
-        for line in self._lines:
-            agrees = not line.n_differing if line.results else None
-            row = {"result": line.name, "agrees": agrees, "cells": line.n_cells}
-            rows.append(
-                {
-                    **row,
-                    "differing": line.n_differing,
-                    "largest difference": line.largest_difference,
-                }
-            )
-        return rows
+        return [
+            {
+                "result": line.name,
+                "agrees": not line.n_differing if line.results else None,
+                "cells": line.n_cells,
+                "differing": line.n_differing,
+                "largest difference": line.largest_difference,
+            }
+            for line in self._lines
+        ]
 
     def to_text(self) -> str:
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
@@ -651,11 +655,10 @@ def _gradients(
     # The outputs are indexed, not multiplied, because 0 · NaN is NaN.
     values = {"outputs": result.output[mask], "h_n": result.h_n}
     gradients = {}
-    for seed, loss_name in enumerate(LOSSES):
+    for seed, (loss_name, value) in enumerate(values.items()):
         generator = torch.Generator().manual_seed(seed)
-        shape = values[loss_name].shape
-        factors = torch.randn(shape, generator=generator, dtype=torch.float64).to(values[loss_name])
-        loss = (values[loss_name] * factors).sum()
+        factors = torch.randn(value.shape, generator=generator, dtype=torch.float64).to(value)
+        loss = (value * factors).sum()
         inputs = [x, *weights.values()]
         x_gradient, *weight_gradients = torch.autograd.grad(
             loss, inputs, retain_graph=True, materialize_grads=True
@@ -668,14 +671,13 @@ def _gradients(
 
 def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
     """Compares two tensors cell by cell. The last dimension of each is that of the features."""
-    p = padded.detach().to("cpu", torch.float64).numpy()
-    q = packed.detach().to("cpu", torch.float64).numpy()
+    p, q = (result.detach().to("cpu", torch.float64).numpy() for result in (padded, packed))
     both_nan = np.isnan(p) & np.isnan(q)
     is_equal = (p == q) | both_nan
     with np.errstate(invalid="ignore", over="ignore"):
-        abs_difference = np.where(is_equal, 0.0, np.abs(p - q))
+        abs_difference = np.where(is_equal, 0.0, abs(p - q))
     absolute = abs_difference.max(axis=-1)
-    magnitudes = np.where(np.isfinite(q), np.abs(q), 0.0)
+    magnitudes = np.where(np.isfinite(q), abs(q), 0.0)
     cell_maxima = magnitudes.max(axis=-1)
     other_axes = tuple(i for i in range(cell_maxima.ndim) if i != axis)
     scale = cell_maxima.max(axis=other_axes, keepdims=True)

@@ -151,7 +151,7 @@ def _report_wrong_lengths(
     """Yields an error if any lengths are wrong. `message` continues after the first of them."""
     if not is_wrong.any():
         return
-    b = np.argmax(is_wrong)
+    b = is_wrong.argmax()
     value = np.format_float_positional(batch.values[b], trim="-")  # 5.9999995 is not 6
     others_text = f" (and {is_wrong.sum() - 1} more)" if is_wrong.sum() > 1 else ""
     yield finding_about_sequences(
@@ -226,8 +226,10 @@ def _check_padding(batch: Batch, x: Tensor) -> FindingIterator:
                 f"The padding is {value}. pad_packed_sequence fills the padding with 0"
                 " instead, which a loss takes for a class."
             )
-            batch_first_argument = f"batch_first={batch.batch_first}"
-            fix = f"pad_packed_sequence(packed, {batch_first_argument}, padding_value={value})"
+            fix = (
+                f"pad_packed_sequence(packed, batch_first={batch.batch_first},"
+                f" padding_value={value})"
+            )
             yield Finding("info", "padding not restored", message, fix=fix)
     is_nonfinite_padding = ~batch.x.isfinite().all(-1).numpy() & padding
     if not is_nonfinite_padding.any():
@@ -259,9 +261,9 @@ def _check_unpacked_length(batch: Batch) -> FindingIterator:
             " output is only as wide as the greatest length. If several processes share the batch,"
             " each gets as many steps as its own longest sequence has."
         )
-        total_length_argument = f"total_length=x.shape[{int(batch.batch_first)}]"
         fix = (
-            f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total_length_argument})"
+            f"pad_packed_sequence(packed, batch_first={batch.batch_first},"
+            f" total_length=x.shape[{int(batch.batch_first)}])"
         )
         yield Finding("info", "narrower when unpacked", message, fix=fix)
 
@@ -304,7 +306,7 @@ def _check_row_order(batch: Batch, layout: Layout, packed: PackedSequence) -> Fi
     `_check_row_order` compares the data if they come from `x`, and otherwise the lengths.
     """
     is_wrong = layout.lengths != batch.n
-    row = int(np.argmax(is_wrong))
+    row = int(is_wrong.argmax())
     steps_text = with_noun(layout.lengths[row], "step")
     mismatch_text = f"row {row} will have {steps_text}, while lengths[{row}] is {batch.n[row]}"
     has_size_of_x = packed.data.numel() == layout.n_real * batch.x.shape[2]
@@ -312,11 +314,11 @@ def _check_row_order(batch: Batch, layout: Layout, packed: PackedSequence) -> Fi
         rows = packed.data.detach().cpu().reshape(layout.n_real, -1)
         packed_row_bytes = [_cell_bytes(rows[index[index >= 0]]) for index in layout.packed_index]
         row_bytes = [_cell_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
-        sorted_row_bytes = [row_bytes[b] for b in np.argsort(-batch.n, kind="stable")]
+        sorted_row_bytes = [row_bytes[b] for b in (-batch.n).argsort(kind="stable")]
         if {*packed_row_bytes} <= {*row_bytes}:
             pairs = zip(packed_row_bytes, row_bytes, strict=True)
             is_wrong = np.array([packed_bytes != x_bytes for packed_bytes, x_bytes in pairs])
-            row = int(np.argmax(is_wrong))
+            row = int(is_wrong.argmax())
             actual_name = sequence_name(row_bytes.index(packed_row_bytes[row]))
             mismatch_text = f"row {row} will be sequence {actual_name}, not {sequence_name(row)}"
         elif _cell_bytes(rows) in (b"".join(row_bytes), b"".join(sorted_row_bytes)):
@@ -362,17 +364,15 @@ def _check_last(batch: Batch, last: Tensor) -> FindingIterator:
     last_cells = batch.x[np.arange(batch.size), ends]
     is_wrong = ~_are_cells_equal(claimed_cells, last_cells)
     # Where each wrong row occurs: at which steps of its own sequence, or as whose last step.
-    equals_own_step = np.zeros((batch.size, batch.steps), dtype=bool)
-    equals_other_last = np.zeros((batch.size, batch.size), dtype=bool)
-    for b in np.flatnonzero(is_wrong).tolist():
-        equals_own_step[b] = _are_cells_equal(claimed_cells[b], batch.x[b])
-        if not equals_own_step[b].any():
-            equals_other_last[b] = _are_cells_equal(claimed_cells[b], last_cells)
+    equals_own_step = _are_cells_equal(claimed_cells[:, None], batch.x) & is_wrong[:, None]
     is_from_own_row = equals_own_step.any(1)
+    equals_other_last = np.zeros((batch.size, batch.size), dtype=bool)
+    for b in np.flatnonzero(is_wrong & ~is_from_own_row).tolist():
+        equals_other_last[b] = _are_cells_equal(claimed_cells[b], last_cells)
     equals_last_column = equals_own_step[:, -1]
     fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
     if equals_last_column.any():
-        b = int(np.argmax(equals_last_column))
+        b = int(equals_last_column.argmax())
         last_column_code = "x[:, -1]" if batch.batch_first else "x[-1]"
         n_sequences_text = with_noun(equals_last_column.sum(), "sequence")
         end_text = f"sequence {sequence_name(b)} ends with step {ends[b]}"
@@ -385,16 +385,16 @@ def _check_last(batch: Batch, last: Tensor) -> FindingIterator:
         )
     is_wrong_step = is_from_own_row & ~equals_last_column
     if is_wrong_step.any():
-        b = int(np.argmax(is_wrong_step))
+        b = int(is_wrong_step.argmax())
         message = (
-            f"last[{b}] is step {np.argmax(equals_own_step[b])} of sequence {sequence_name(b)},"
+            f"last[{b}] is step {equals_own_step[b].argmax()} of sequence {sequence_name(b)},"
             f" which ends with step {ends[b]}."
         )
         yield finding_about_sequences(is_wrong_step, "error", "not the last step", message, fix)
     is_from_other_row = equals_other_last.any(1)
     if is_from_other_row.any():
-        b = int(np.argmax(is_from_other_row))
-        other_name = sequence_name(int(np.argmax(equals_other_last[b])))
+        b = int(is_from_other_row.argmax())
+        other_name = sequence_name(int(equals_other_last[b].argmax()))
         message = (
             f"last[{b}] is the last step of sequence {other_name}, so the rows are in another"
             " order."

@@ -512,25 +512,28 @@ def _length_readings(
         is_too_short = data_lengths > n
         log_n_mistakes = _log_n_mistakes(batch, n, data_lengths, padding_cell_index)
         legitimate_reason = ""
-        if np.array_equal(np.sort(data_lengths), np.sort(n)):
+        if sorted(data_lengths) == sorted(n):
             log_n_mistakes = min(log_n_mistakes, math.lgamma(len(n) + 1))
             message = (
                 "In a different order, these lengths fit the data:"
                 f" {_describe_wrong_length(batch, data_lengths)}."
             )
-            fix = (
-                "give the lengths in the order of x; if you sorted one of the two, sort the other"
-                " in the same way"
-            )
             finding = finding_about_sequences(
-                data_lengths != n, "error", "lengths in another order", message, fix
+                data_lengths != n,
+                "error",
+                "lengths in another order",
+                message,
+                "give the lengths in the order of x; if you sorted one of the two, sort the other"
+                " in the same way",
             )
         elif is_too_short.any():
             finding = _short_lengths_finding(batch, data_lengths)
             legitimate_reason = _legitimate_reason(batch, data_lengths, padding_cell_index)
             if "convolution" in legitimate_reason:
-                convolution_fix = "; if x comes from a convolution, pass what went into it"
-                finding = replace(finding, fix=finding.fix + convolution_fix)
+                finding = replace(
+                    finding,
+                    fix=f"{finding.fix}; if x comes from a convolution, pass what went into it",
+                )
         else:
             finding = _long_lengths_finding(batch, data_lengths)
         is_real = np.arange(batch.steps) < data_lengths[:, None]
@@ -547,7 +550,7 @@ def _length_readings(
 def _describe_wrong_length(batch: Batch, data_lengths: IntArray) -> str:
     """Describes the first length that is too short or, if there is none, too long."""
     is_too_short = data_lengths > batch.n
-    b = np.argmax(is_too_short if is_too_short.any() else data_lengths != batch.n)
+    b = (is_too_short if is_too_short.any() else data_lengths != batch.n).argmax()
     verb = "continue to" if is_too_short[b] else "end at"
     return f"lengths[{b}] is {batch.n[b]}, but the data {verb} {data_lengths[b]}"
 
@@ -557,8 +560,10 @@ def _short_lengths_finding(batch: Batch, data_lengths: IntArray) -> Finding:
     is_too_short = data_lengths > batch.n
     lost_steps_text = with_noun((data_lengths - batch.n)[is_too_short].sum(), "step")
     short_sequences_text = with_noun(is_too_short.sum(), "sequence")
-    message = f"Packing silently leaves out {lost_steps_text} of data at the end of"
-    message += f" {short_sequences_text}: {_describe_wrong_length(batch, data_lengths)}."
+    message = (
+        f"Packing silently leaves out {lost_steps_text} of data at the end of"
+        f" {short_sequences_text}: {_describe_wrong_length(batch, data_lengths)}."
+    )
     fix = "give the full lengths; if you cut on purpose, cut x as well"
     return finding_about_sequences(is_too_short, "warning", DATA_AFTER_LENGTH, message, fix)
 
@@ -602,10 +607,9 @@ def _legitimate_reason(
         return "x comes from a convolution, which spreads data that far"
     is_shortened_evenly = np.array_equal(np.maximum(data_lengths - n_cut_steps, 1), n)
     if is_shortened_evenly and (is_too_short.sum() > 1 or n_cut_steps == 1):
-        steps_text = with_noun(n_cut_steps, "step")
         return (
-            f"every sequence is cut by {steps_text} on purpose, as captions often lose their last"
-            " word"
+            f"every sequence is cut by {with_noun(n_cut_steps, 'step')} on purpose, as captions"
+            " often lose their last word"
         )
     longest = n.max()
     is_cut_at_longest = (n[is_too_short] == longest).all()

@@ -53,17 +53,18 @@ class Finding(HasText):
 
     def details(self) -> list[str]:
         """Returns the finding without its headline, in lines of at most 88 characters."""
-        lines = []
-        for line in self.message.splitlines():
-            lines += wrap(line, 88, subsequent_indent="  ")
+        paragraphs = self.message.splitlines()
         if self.where:
-            lines += wrap(f"where: {self.where}", 88, subsequent_indent="  ")
+            paragraphs.append(f"where: {self.where}")
         if self.fix:
             # An assignment is not broken at its blanks, so that it can be pasted.
             unbroken_fix = re.sub(
                 r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix
             )
-            lines += wrap(f"fix: {unbroken_fix}", 88, subsequent_indent="  ")
+            paragraphs.append(f"fix: {unbroken_fix}")
+        lines = []
+        for paragraph in paragraphs:
+            lines += wrap(paragraph, 88, subsequent_indent="  ")
         return [line.replace("\xa0", " ") for line in lines]
 
 

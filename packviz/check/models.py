@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.rnn import Ragged
 
+TwoTensors = tuple[Tensor, Tensor]
 ThreeTensors = tuple[Tensor, Tensor, Tensor]
 _disable_compiler: Callable[[object], Callable[..., Any]] = torch.compiler.disable
 
@@ -70,7 +71,7 @@ class Unsorted(ExampleModel):
 class FinalStates(ExampleModel):
     """A model that packs, and returns only the final states of its LSTM."""
 
-    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, lengths: Tensor) -> TwoTensors:
         packed = pack_padded_sequence(x, lengths)
         _, (h_n, c_n) = self.lstm(packed)
         return h_n, c_n
@@ -200,10 +201,10 @@ class _OneCallTagger(ExampleModel):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-def _wrap_uncompiled(lstm: nn.LSTM) -> Callable[..., tuple[Tensor, Tensor]]:
+def _wrap_uncompiled(lstm: nn.LSTM) -> Callable[..., TwoTensors]:
     """Returns a function that packs, runs the LSTM and pads, and that is never compiled."""
 
-    def pack_run_pad(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def pack_run_pad(x: Tensor, lengths: Tensor) -> TwoTensors:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         result, _ = lstm(packed)
         return pad_packed_sequence(result, total_length=x.size(0))
@@ -233,7 +234,7 @@ def source(model: type[nn.Module]) -> str:
     return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
 
 
-def example(steps: int = 5, lengths: Sequence[int] = (5, 3)) -> tuple[Tensor, Tensor]:
+def example(steps: int = 5, lengths: Sequence[int] = (5, 3)) -> TwoTensors:
     """Returns inputs for a model: a random `x` of shape `(steps, B, 3)`, and the lengths."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(steps, len(lengths), 3, generator=generator)

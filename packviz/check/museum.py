@@ -396,8 +396,9 @@ def find_entry(name: str) -> Entry:
 def _read_entries() -> Iterator[Entry]:
     """Yields the entries of museum.toml."""
     file = resources.files("packviz.check").joinpath("museum.toml")
-    issue_url_template = r'"https://github.com/\1/issues/'
-    text = re.sub(r'"([\w./-]+)#', issue_url_template, file.read_text(encoding="utf-8"))
+    text = re.sub(
+        r'"([\w./-]+)#', r'"https://github.com/\1/issues/', file.read_text(encoding="utf-8")
+    )
     for section, entries in tomllib.loads(text).items():
         for entry_fields in entries:
             rules = [_Rule(text, unsure=True) for text in entry_fields.pop("unsure", ())]

@@ -436,9 +436,11 @@ def _try_readings(model: nn.Module, inputs: Sequence[Any]) -> _Reading:
 
 def _run_cases(model: nn.Module, example: _Example) -> _Reading:
     """Runs the model on all cases."""
-    unknown_axes_reason = "the axes of batch and time are not known"
     reasons = dict.fromkeys(
-        QUESTIONS, "the example allows no others" if example.lengths else unknown_axes_reason
+        QUESTIONS,
+        "the example allows no others"
+        if example.lengths
+        else "the axes of batch and time are not known",
     )
     if not example.mask_forms:
         reasons["lengths"] = "no input was recognised as lengths"

@@ -82,7 +82,6 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
             # Rounded, because the last digits differ between processors.
             curve_values = np.round(values[:n_leading_finite], 3).tolist()
             if n_leading_finite:
-                hollow = run_states is packed
                 curves.append(
                     Curve(
                         run_name,
@@ -90,7 +89,7 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
                         dash,
                         steps[:n_leading_finite],
                         curve_values,
-                        hollow=hollow,
+                        hollow=run_states is packed,
                     )
                 )
         plots.append(Plot(heading, curves, y="", padding=padding))

@@ -100,8 +100,9 @@ class TruthTable(HasTable):
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
-        invitation = "Guess first. Then click to see all cases."
-        summary = f'<summary style="cursor:pointer">{invitation}</summary>'
+        summary = (
+            '<summary style="cursor:pointer">Guess first. Then click to see all cases.</summary>'
+        )
         return f"<details>{summary}{super().to_html()}</details>"
 
 
@@ -127,7 +128,7 @@ def truth_table(
         require_one_of("questions", question, QUESTIONS)
     layout = Layout([5, 3, 2])
     answers = []
-    for n_directions, n_layers in product((1, 2), (1, 2)):
+    for n_directions, n_layers in product((1, 2), repeat=2):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
             options = {"bias": bias, "bidirectional": n_directions == 2, "batch_first": True}
@@ -166,8 +167,9 @@ def _judge_results(
         is_right_by_question["c_n"] = are_equal(result.c_n, c_n)
     for d, direction in enumerate(DIRECTIONS[:n_directions]):
         feature_slice = slice(4 * d, 4 * d + 4)
-        is_right = are_equal(real[:, feature_slice], outputs[:, feature_slice])
-        is_right_by_question[f"outputs, {direction}"] = is_right
+        is_right_by_question[f"outputs, {direction}"] = are_equal(
+            real[:, feature_slice], outputs[:, feature_slice]
+        )
         for place, states in states_by_place.items():
             question = f"{place}, {direction}"
             if question in QUESTIONS:

@@ -30,7 +30,10 @@ from packviz.ops.tolerance import state_tolerance
 Model = Callable[[Tensor], object]
 """A module or a function that takes a padded batch alone."""
 
-RunModel = Callable[[Tensor], dict[str, Tensor]]
+Results = dict[str, Tensor]
+"""The tensors in a model's result, by name."""
+
+RunModel = Callable[[Tensor], Results]
 """A function that runs the model on a batch, and returns its results by name."""
 
 CellReader = Callable[[Tensor], Tensor]
@@ -95,9 +98,7 @@ class PaddingComparison(HasNumbers):
         """Whether nothing depends on the padding; `None` if that cannot be determined."""
         if any(output.n_differing for output in self.outputs):
             return False
-        is_conclusive = (
-            self.is_padding_amount_tested and bool(self.outputs) and self.layout.n_padding > 0
-        )
+        is_conclusive = self.is_padding_amount_tested and self.outputs and self.layout.n_padding
         return True if is_conclusive and all(o.n_differing == 0 for o in self.outputs) else None
 
     @property
@@ -121,11 +122,15 @@ class PaddingComparison(HasNumbers):
 
     def numbers(self) -> list[Row]:
         """Returns a row for each tensor that the model returned."""
-        rows: list[Row] = []
-        for output in self.outputs:
-            size = {"compared": output.n_compared, "of": output.item_kind}
-            rows.append({"output": output.name, **size, "differing": output.n_differing})
-        return rows
+        return [
+            {
+                "output": output.name,
+                "compared": output.n_compared,
+                "of": output.item_kind,
+                "differing": output.n_differing,
+            }
+            for output in self.outputs
+        ]
 
     def to_text(self) -> str:
         """Returns the verdict, a line for each tensor, and the notes."""
@@ -182,12 +187,11 @@ def compare_padding(
             " longest sequence; on a GPU, one that is a step wider."
         )
     outputs = []
-    empty_tensor = torch.empty(0)
     compare_results = partial(
         _compare_tensors, real=real, shape=shape, n_added=n_added, tolerance=tolerance
     )
     for name in dict.fromkeys(name for results in runs for name in results):
-        values_by_run = [results.get(name, empty_tensor) for results in runs]
+        values_by_run = [results.get(name, torch.empty(0)) for results in runs]
         judge = partial(_judge_output, partial(compare_results, name), values_by_run, shape.steps)
         outputs.append(judge(has_fixed_padding, x.is_floating_point()))
     for name, kind in incomparable_types.items():
@@ -290,7 +294,6 @@ def _choose_clean_batch(
     Steps that are padding in every row are left out if the model takes the batch without them.
     Padding of several values becomes 0, and so does padding that makes a result NaN.
     """
-    axis = int(shape.batch_first)
     mask = real if shape.batch_first else real.T
     zero_padded = x.clone()
     if x.is_floating_point():
@@ -304,7 +307,7 @@ def _choose_clean_batch(
         widths = [shape.steps]
     for width in widths:
         for batch in (preferred_batch, zero_padded):
-            narrow_batch = batch.narrow(axis, 0, width)
+            narrow_batch = batch.narrow(int(shape.batch_first), 0, width)
             with suppress(Exception):
                 results = run_model(narrow_batch).values()
                 results_follow_width = all(
@@ -315,7 +318,7 @@ def _choose_clean_batch(
     return zero_padded, has_fixed_padding
 
 
-def _run(model: Model, incomparable_types: dict[str, str], batch: Tensor) -> dict[str, Tensor]:
+def _run(model: Model, incomparable_types: dict[str, str], batch: Tensor) -> Results:
     """Returns the tensors in a model's result by name, and its other numbers as one tensor.
 
     In `incomparable_types`, it notes what can become neither, by name.
@@ -347,7 +350,7 @@ def _run(model: Model, incomparable_types: dict[str, str], batch: Tensor) -> dic
 
 def _run_wider_batches(
     run_model: RunModel, clean_batch: Tensor, mask: Tensor, axis: int, n_added: int
-) -> list[dict[str, Tensor]]:
+) -> list[Results]:
     """Runs the model on batches with more time steps; empty if it takes none.
 
     Returns:
@@ -395,9 +398,7 @@ def _make_uniform_cells(real: Tensor, padding: Tensor) -> Tensor:
     return cell * shares.to(real)
 
 
-def _run_poisoned_batch(
-    run_model: RunModel, clean_batch: Tensor, mask: Tensor
-) -> dict[str, Tensor]:
+def _run_poisoned_batch(run_model: RunModel, clean_batch: Tensor, mask: Tensor) -> Results:
     """Runs the model with other values in the padding: random numbers, or ids from real cells.
 
     If the model refuses these numbers, as it may if some are categories or have to be positive, the
@@ -420,15 +421,15 @@ def _run_poisoned_batch(
             return run_model(poisoned_batch)
         least, largest = finite_real.aminmax(dim=0)
         poisoned_batch[~mask] = largest.where(noise > 0, least)
-        return run_model(poisoned_batch)
-    nonzero_ids = real[real.reshape(len(real), -1).any(1)]
-    if not len(nonzero_ids):
-        raise ValueError(
-            "the real cells of x contain only the id 0, so no other id can replace the padding;"
-            " give at least two different ids"
-        )
-    id_indices = torch.randint(len(nonzero_ids), (n_padding,), generator=generator)
-    poisoned_batch[~mask] = nonzero_ids[id_indices.to(nonzero_ids.device)]
+    else:
+        nonzero_ids = real[real.reshape(len(real), -1).any(1)]
+        if not len(nonzero_ids):
+            raise ValueError(
+                "the real cells of x contain only the id 0, so no other id can replace the padding;"
+                " give at least two different ids"
+            )
+        id_indices = torch.randint(len(nonzero_ids), (n_padding,), generator=generator)
+        poisoned_batch[~mask] = nonzero_ids[id_indices.to(nonzero_ids.device)]
     return run_model(poisoned_batch)
 
 
@@ -492,8 +493,9 @@ def _judge_output(
                 output, "it differs, and may contain results of the padding itself"
             )
         if output.item_kind != "real cells" and steps in clean_result.shape:
-            reason = "it differs, and its axes of batch and time cannot be told apart"
-            return _unclear_output(output, reason)
+            return _unclear_output(
+                output, "it differs, and its axes of batch and time cannot be told apart"
+            )
     return output
 
 

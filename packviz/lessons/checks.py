@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 
-from packviz.core.cuts import best_cuts, count_work
+from packviz.core.cuts import best_cuts
 from packviz.core.layout import Layout, require_nonempty_sequences, sequence_name
 from packviz.core.spec import Spec
 from packviz.core.validation import kind_of
@@ -200,16 +200,25 @@ def masked_mean(answer: BatchFunction) -> Verdict:
 
     from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
 
-    sum_hint = (
-        "Add up the real steps, and divide each row by its own length, "
-        "because T counts the padding, too."
-    )
-    nonzero_hint = (
-        "The padding contains 4 here, and so do the data. Set the padding to 0 before you add up;"
-        " the lengths show where it is."
-    )
-    nan_hint = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
-    cases = [([3, 1, 2], 0.0, sum_hint), ([2, 4], 4.0, nonzero_hint), ([1, 3], math.nan, nan_hint)]
+    cases = [
+        (
+            [3, 1, 2],
+            0.0,
+            "Add up the real steps, and divide each row by its own length, because T counts the"
+            " padding, too.",
+        ),
+        (
+            [2, 4],
+            4.0,
+            "The padding contains 4 here, and so do the data. Set the padding to 0 before you add"
+            " up; the lengths show where it is.",
+        ),
+        (
+            [1, 3],
+            math.nan,
+            "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill.",
+        ),
+    ]
     for lengths, padding, hint in cases:
         real = real_mask(lengths, 4)
         n_rows, n_steps = real.shape
@@ -245,11 +254,16 @@ def right_padded(answer: BatchFunction) -> Verdict:
 
     from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
-    start_hint = "The data of a row begin at column T − length: 1 in row a, and 0 in row b."
-    zero_hint = "Here, the padding is 9, and zeros are data, so use the lengths."
     first_x = tensor([[0, 3, 1], [5, 9, 2]])
     second_x = tensor([[9, 0, 4, 0], [9, 9, 9, 7]])
-    for x, lengths, hint in ((first_x, [2, 3], start_hint), (second_x, [3, 1], zero_hint)):
+    for x, lengths, hint in (
+        (
+            first_x,
+            [2, 3],
+            "The data of a row begin at column T − length: 1 in row a, and 0 in row b.",
+        ),
+        (second_x, [3, 1], "Here, the padding is 9, and zeros are data, so use the lengths."),
+    ):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -399,11 +413,11 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
         "LSTM least": min(lstm, key=lstm.__getitem__),
     }
     yours = {question: answers[question] for question in targets}
-    for question, target in targets.items():
-        if yours[question] != target:
+    for question, letter in yours.items():
+        if letter != targets[question]:
             hint = _MOST_WRITTEN_HINTS[question]
-            if yours[question] not in batches:
-                hint = f"Give the letter of a batch, such as 'a', not {yours[question]!r}."
+            if letter not in batches:
+                hint = f"Give the letter of a batch, such as 'a', not {letter!r}."
             return _not_solved(repr(question), hint)
     pad_bytes_text, lstm_bytes_text = (
         ", ".join(map(size, counts.values())) for counts in (pad, lstm)
@@ -515,13 +529,12 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
     except TypeError:
         raise TypeError(f"give whole time steps, as in (0, 8, 16), not {cuts!r}") from None
 
-    def cost(steps: Sequence[int]) -> int:
-        work = count_work(n, steps)
-        return work.cells + call * work.calls
+    def cost(stairs: Stairs) -> int:
+        return stairs.cells + call * stairs.calls
 
     best_stairs = Stairs(n, best_cuts(n, call))
-    your_cost = cost(stairs.cuts)
-    best_cost = cost(best_stairs.cuts)
+    your_cost = cost(stairs)
+    best_cost = cost(best_stairs)
     target = [best_stairs.calls, best_stairs.wasted, best_cost]
     rows = Comparison(
         f"rectangles, wasted cells, cost; target: the best with {best_stairs.calls}",
@@ -554,11 +567,17 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
         (steady_rounds, {"padded", "packed", "run"}, "padded", "All three are exact here."),
         (steady_rounds, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
     ]
-    busy_hint = "The machine was busy in two rounds, which spoils a mean. Take the median."
     for i in range(4):
         busy_rounds = [{"padded": 3.0, "packed": 1.0, "run": 2.0}] * 5
         busy_rounds[i : i + 2] = [slow_round, slow_round]
-        cases.append((busy_rounds, {"packed", "run"}, "packed", busy_hint))
+        cases.append(
+            (
+                busy_rounds,
+                {"packed", "run"},
+                "packed",
+                "The machine was busy in two rounds, which spoils a mean. Take the median.",
+            )
+        )
     choices = []
     targets = []
     for rounds, exact_methods, target, hint in cases:
@@ -635,30 +654,24 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
     per_process_weights = []
     for n_tokens in tokens:
         per_process_weights += [1 / (n_tokens * processes)] * n_tokens
-    per_process_hint = (
-        "Each process divides by its own tokens, so a token of a small share "
-        "weighs more. Divide by all tokens."
-    )
-    too_small_hint = (
-        "All tokens weigh the same, but too little, because the average "
-        "divides by the number of processes again."
-    )
-    sum_hint = (
-        "Your loss is a sum, which grows with the batch. Divide it by the number of tokens in all "
-        "processes."
-    )
-    twice_averaged_weight = 1 / total / processes
-    undivided_weight = 1 / processes
-    mistakes = {
-        per_process_hint: _format_percents(per_process_weights),
-        too_small_hint: _format_percents([twice_averaged_weight] * total),
-        sum_hint: _format_percents([undivided_weight] * total),
-    }
-    return hint_for(
-        weights,
-        mistakes,
+    if weights == _format_percents(per_process_weights):
+        return (
+            "Each process divides by its own tokens, so a token of a small share weighs more."
+            " Divide by all tokens."
+        )
+    if weights == _format_percents([1 / total / processes] * total):
+        return (
+            "All tokens weigh the same, but too little, because the average divides by the number"
+            " of processes again."
+        )
+    if weights == _format_percents([1 / processes] * total):
+        return (
+            "Your loss is a sum, which grows with the batch. Divide it by the number of tokens in"
+            " all processes."
+        )
+    return (
         "Add up the losses, divide by the tokens of all processes, and undo the division by the"
-        " number of processes.",
+        " number of processes."
     )
 
 
@@ -683,11 +696,10 @@ def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
     exposed_texts = [" + ".join(names) or "none" for names in exposed_by_test]
     rows = Comparison("wrong graphs that each test exposes", exposed_texts, layouts)
     for name, names in zip(layouts, exposed_by_test, strict=True):
-        if name not in names:
-            hint = f"The wrong graph passes it. {_TEST_HINTS[name]}"
-            return _not_solved(f"the test {name!r}", hint, rows)
         if names != [name]:
             hint = "Another graph fails it, too, so a failure does not tell which one is wrong."
+            if name not in names:
+                hint = f"The wrong graph passes it. {_TEST_HINTS[name]}"
             return _not_solved(f"the test {name!r}", hint, rows)
     return Verdict(True, "Whichever test fails, you know what the graph has fixed.", [rows])
 
@@ -703,8 +715,7 @@ _TEST_HINTS = {
 def document_ids(answer: LengthsFunction) -> Verdict:
     """Checks a function that returns the number of the document to which each flat row belongs."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
-        documents = range(len(lengths))
-        target = np.repeat(documents, lengths).tolist()
+        target = np.repeat(range(len(lengths)), lengths).tolist()
         rows = Comparison(f"document ids of lengths {lengths}", answer(list(lengths)), target)
         if not rows.agree:
             positions = [t for n in lengths for t in range(n)]

@@ -55,10 +55,12 @@ class Verdict(Drawing):
 
         The mark is ✓ for a solved exercise, ○ for a missing answer, and ✗ otherwise.
         """
+        mark = "✗"
+        if self.message in (STUB_MESSAGE, NO_RESULT_MESSAGE):
+            mark = "○"
         if self.solved:
-            return f"✓ {self.message}"
-        is_unanswered = self.message in (STUB_MESSAGE, NO_RESULT_MESSAGE)
-        return f"○ {self.message}" if is_unanswered else f"✗ {self.message}"
+            mark = "✓"
+        return f"{mark} {self.message}"
 
     def to_text(self) -> str:
         """Returns the headline, followed by the drawings as text."""

@@ -99,8 +99,7 @@ def ask(name: str) -> Quiz:
     Raises:
         ValueError: the name is unknown.
     """
-    path = Path(__file__).with_name("quizzes.toml")
-    quizzes = tomllib.loads(path.read_text(encoding="utf-8"))
+    quizzes = tomllib.loads(Path(__file__).with_name("quizzes.toml").read_text(encoding="utf-8"))
     return Quiz(**quizzes[require_one_of("name", name, quizzes)])
 
 

@@ -304,66 +304,31 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
 # Errors.
 
 
+GRU = nn.GRU(3, 4)
+X = torch.zeros(5, 2, 3)
+
+
 @pytest.mark.parametrize(
-    ("rnn", "x", "lengths", "hx", "said"),
+    ("given", "said"),
     [
+        (("lstm", X, [5, 2]), "rnn is a str: give an nn.RNN, nn.GRU or nn.LSTM"),
+        ((GRU, pack_padded_sequence(X, [5, 5]), [5]), "pad it with pad_packed_sequence"),
+        ((GRU, X[:, 0], [5]), "x must be (T, B, I), got shape (5, 3)"),
+        ((GRU, X[:, :0], [5]), "x of shape (5, 0, 3) is empty"),
+        ((GRU, torch.zeros(5, 2, 4), [5, 2]), "has I = 4, but rnn.input_size is 3"),
+        ((nn.GRU(3, 4, batch_first=True), X, [5, 2]), "did you mean batch_first=False?"),
+        ((GRU, X, [6, 2]), "lengths[0] is 6: x of shape (5, 2, 3)"),
+        ((GRU, X.double(), [5, 2]), "torch.float64"),
+        ((GRU, X.to("meta"), [5, 2]), "x is on the meta device, which stores no"),
         (
-            "lstm",
-            torch.zeros(5, 2, 3),
-            [5, 2],
-            None,
-            "rnn is a str: give an nn.RNN, nn.GRU or nn.LSTM",
-        ),
-        (
-            nn.GRU(3, 4),
-            pack_padded_sequence(torch.zeros(5, 1, 3), [5]),
-            [5],
-            None,
-            "pad it with pad_packed_sequence",
-        ),
-        (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be (T, B, I), got shape (5, 3)"),
-        (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "x of shape (5, 0, 3) is empty"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but rnn.input_size is 3"),
-        (
-            nn.GRU(3, 4, batch_first=True),
-            torch.zeros(5, 2, 3),
-            [5, 2],
-            None,
-            "did you mean batch_first=False?",
-        ),
-        (
-            nn.GRU(3, 4),
-            torch.zeros(5, 2, 3),
-            [6, 2],
-            None,
-            "lengths[0] is 6: x of shape (5, 2, 3)",
-        ),
-        (
-            nn.GRU(3, 4),
-            torch.zeros(5, 2, 3).double(),
-            [5, 2],
-            None,
-            "torch.float64",
-        ),
-        (
-            nn.GRU(3, 4),
-            torch.zeros(5, 2, 3, device="meta"),
-            [5, 2],
-            None,
-            "x is on the meta device, which stores no",
-        ),
-        (
-            nn.LSTM(3, 4),
-            torch.zeros(5, 2, 3),
-            [5, 2],
-            torch.zeros(1, 2, 4),
+            (nn.LSTM(3, 4), X, [5, 2], torch.zeros(1, 2, 4)),
             "h_0 of shape (1, 2, 4) and c_0 of shape (1, 2, 4); got (1,",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(rnn, x, lengths, hx, said):
+def test_what_does_not_fit_is_refused(given, said):
     with pytest.raises((TypeError, ValueError), match=re.escape(said)):
-        pv.compare(rnn, x, lengths, hx)
+        pv.compare(*given)
 
 
 # The worked example, the text and the picture.

@@ -32,6 +32,10 @@ def serious(found):
     return [one for one in found if one.level != "info"]
 
 
+def serious_rules(found):
+    return [one.rule for one in serious(found)]
+
+
 X = torch.zeros(3, 2)
 lengths_of = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 seeds = st.integers(0, 10_000)
@@ -59,9 +63,7 @@ def test_a_batch_that_is_right_gives_none(lengths, extra, kind, batch_first, see
     x[~pv.real_mask(lengths, steps)] = 0
     found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
     padded = set(lengths) != {steps}
-    assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * (
-        kind == "nothing but zeros" and padded
-    )
+    assert serious_rules(found) == [UNDECIDED_RULE] * (kind == "nothing but zeros" and padded)
     infos = {one.rule for one in found.of_level("info")} - {
         "padding inside the length",
         "no padding",
@@ -81,7 +83,7 @@ def test_padding_that_holds_anything_is_undecided(lengths, extra, batch_first, s
     torch.manual_seed(seed)
     x = torch.randn(len(lengths), max(lengths) + extra, 2, dtype=dtype)
     found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
-    assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * (set(lengths) != {x.shape[1]})
+    assert serious_rules(found) == [UNDECIDED_RULE] * (set(lengths) != {x.shape[1]})
 
 
 @given(lengths_of, st.sampled_from([1.0, -100.0, float("inf"), float("nan")]), seeds)
@@ -90,9 +92,7 @@ def test_padding_with_another_value_gives_none(lengths, padding, seed):
     hidden = not math.isfinite(padding) and len(set(lengths)) > 1
     # One cell of padding is like itself.
     alone = sum(max(lengths) - n for n in lengths) == 1 and not math.isnan(padding)
-    assert [one.rule for one in serious(found)] == [UNDECIDED_RULE] * alone + [
-        "NaN in the padding"
-    ] * hidden
+    assert serious_rules(found) == [UNDECIDED_RULE] * alone + ["NaN in the padding"] * hidden
 
 
 @given(
@@ -221,7 +221,7 @@ def test_sequences_that_are_cut_on_purpose(lengths, extra, seed):
         [min(n, 7) for n in lengths],
     ):  # a caption's last word; the longest
         found = pv.diagnose(x, cut, True)
-        assert [one.rule for one in serious(found)] == [UNDECIDED_RULE]
+        assert serious_rules(found) == [UNDECIDED_RULE]
         assert found[0].indices == tuple(np.flatnonzero(np.array(cut) < lengths))
         assert (
             "on purpose, as captions" in found[0].message or "steps on purpose" in found[0].message
@@ -345,7 +345,7 @@ def test_a_hand_built_one_is_found_where_it_does_not(lengths, same_data, seed):
     found = pv.diagnose(x, lengths, True, by_hand)
     # With the data of x, any row in the wrong place shows; with others, only one of another length.
     lost = not torch.equal(output, x) if same_data else came.tolist() != lengths
-    assert [one.rule for one in serious(found)] == ["order lost"] * lost
+    assert serious_rules(found) == ["order lost"] * lost
     if lost:
         i = next(
             i
@@ -421,17 +421,11 @@ def test_the_last_step_read_at_the_padding(lengths, extra, batch_first, run_padd
     right = output[range(len(lengths)), [n - 1 for n in lengths]]
     wrong = [n < steps for n in lengths]
     given = output if batch_first else output.transpose(0, 1)
-    found = [
-        one
-        for one in pv.diagnose(given, lengths, batch_first, last=output[:, -1])
-        if one.level == "error"
-    ]
+    found = pv.diagnose(given, lengths, batch_first, last=output[:, -1]).of_level("error")
     assert [one.rule for one in found] == ["read at the padding"] * any(wrong)
     if found:
         assert f"{sum(wrong)} sequence" in found[0].message
-    assert not [
-        one for one in pv.diagnose(given, lengths, batch_first, last=right) if one.level == "error"
-    ]
+    assert not pv.diagnose(given, lengths, batch_first, last=right).of_level("error")
 
 
 def test_a_state_with_other_rows():
@@ -560,8 +554,7 @@ def test_a_last_step_that_is_another_one_is_found():
         UNDECIDED_RULE: torch.cat([right[:, :2], x[:, 0, 2:]], 1),
     }
     for rule, last in found.items():
-        rules = [one.rule for one in serious(pv.diagnose(x, lengths, True, last=last))]
-        assert rules == [rule] * bool(rule)
+        assert serious_rules(pv.diagnose(x, lengths, True, last=last)) == [rule] * bool(rule)
     (one,) = serious(pv.diagnose(x, lengths, True, last=x[:, 0]))
     assert "last[0] is step 0 of sequence a, which ends with step 2" in one.message
 

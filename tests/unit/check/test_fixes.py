@@ -3,6 +3,7 @@ what it says.
 """
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -66,24 +67,27 @@ def scope(x, lengths, batch_first=True):
     }
 
 
-def batch(batch_first=True):
-    """Sequences of 5, 3 and 2 steps."""
-    x = torch.randn(3, 5, 2)
-    for row, n in zip(x, (5, 3, 2), strict=True):
-        row[n:] = 0
+def turned(x, batch_first):
     return x if batch_first else x.transpose(0, 1)
+
+
+def batch(*features, plus=0):
+    """Sequences of 5, 3 and 2 steps."""
+    x = torch.randn(3, 5, *features) + plus
+    x[~pv.real_mask([5, 3, 2])] = 0
+    return x
 
 
 def diagnosed():
     """By name, what `diagnose` is given, so that every fix of it is seen."""
-    x, wide = batch(), torch.cat([batch(), torch.zeros(3, 2, 2)], 1)
+    x, wide = batch(2), torch.cat([batch(2), torch.zeros(3, 2, 2)], 1)
     packed = pack_padded_sequence(x, [5, 3, 2], True)
     sick = x.clone()
     sick[1, 4] = torch.nan
     state = torch.zeros(1, 7, 2)
     for first in (True, False):
         order = "batch first" if first else "time first"
-        turn = (lambda one: one) if first else (lambda one: one.transpose(0, 1))
+        turn = partial(turned, batch_first=first)
         yield f"NaN, {order}", (turn(sick), [5, 3, 2], first), {}
         yield f"left-padded, {order}", (turn(x.flip(1)), [5, 3, 2], first), {}
         yield f"too wide, {order}", (turn(wide), [5, 3, 2], first), {}
@@ -116,7 +120,7 @@ def test_the_fixes_of_diagnose(given, options):
     found = pv.diagnose(*given, **options)
     assert found
     names = scope(x, lengths, batch_first) | {"data": torch.zeros(10, 2), "h_0": options.get("hx")}
-    names["packed"] = pack_padded_sequence(batch(), [5, 3, 2], True)
+    names["packed"] = pack_padded_sequence(batch(2), [5, 3, 2], True)
     for one in found:
         assert "…" not in one.fix
         for code in codes(one.fix):
@@ -135,10 +139,8 @@ def repaired(found, rule, x, lengths, batch_first):
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("features", [(), (2,), (2, 3)])
 def test_a_fix_repairs(batch_first, features):
-    x = torch.randn(3, 5, *features) + 9
-    for row, n in zip(x, (5, 3, 2), strict=True):
-        row[n:] = 0
-    turn = (lambda one: one) if batch_first else (lambda one: one.transpose(0, 1))
+    x = batch(*features, plus=9)
+    turn = partial(turned, batch_first=batch_first)
     sick = x.masked_fill(x == 0, torch.nan)
     left = pv.align(x, [5, 3, 2], padding_side="left", batch_first=True)
     for rule, broken in (("NaN in the padding", sick), ("left-padded", left)):
@@ -164,7 +166,7 @@ def test_findings_have_the_rows_that_they_name():
 @pytest.mark.parametrize("one", ENTRIES, ids=[one.name for one in ENTRIES])
 def test_the_fixes_of_explained_errors(one):
     assert "…" not in one.fix
-    x, lengths = batch().transpose(0, 1), [5, 3, 2]
+    x, lengths = batch(2).transpose(0, 1), [5, 3, 2]
     packed = pack_padded_sequence(x, lengths)
     output, h_n = nn.GRU(2, 2, bidirectional=True)(x)
     own = {
@@ -172,30 +174,22 @@ def test_the_fixes_of_explained_errors(one):
         "data": packed.data,
         "output": output.transpose(0, 1),
         "h_n": h_n,
-    }
-    own |= {
         "images": torch.ones(2, 1, 4, 4),
         "layer": nn.Linear(2, 2),
         "offsets": [0, 5, 8, 10],
         "H": 2,
-    }
-    own |= {
         "share": torch.tensor([1.0, 0.6]),
         "T": 5,
         "B": 3,
         "layers": 1,
         "n": np.array(lengths),
         "b": 0,
-    }
-    own["full"] = torch.tensor(lengths) > 0
-    own["mask"] = pv.real_mask(lengths)
-    own |= {
+        "full": torch.tensor(lengths) > 0,
+        "mask": pv.real_mask(lengths),
         "packed_output": packed,
         "lstm": nn.LSTM(2, 2),
         "linear": nn.Linear(4, 1),
         "rows": [[1, 2, 3], [4, 5]],
-    }
-    own |= {
         "embedding": nn.Embedding(9, 2),
         "DataLoader": DataLoader,
         "dataset": [torch.ones(3), torch.ones(2)],

@@ -38,8 +38,7 @@ def expected_answers(answer, cell, bias):
     else:
         y, state = rnn(x)
     h_n, c_n = final_states(state)
-    h_alone = [final_states(state)[0] for _, state in alone]
-    c_alone = [final_states(state)[1] for _, state in alone]
+    h_alone, c_alone = zip(*(final_states(state) for _, state in alone), strict=True)
     forward = [h[-2 if two else -1] for h in h_alone]
     reverse = [h[-1] for h in h_alone]
     rows = list(enumerate(LENGTHS))

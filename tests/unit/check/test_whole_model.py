@@ -45,7 +45,7 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
     assume(len(lengths) != max(lengths))
     model = Tagger(packs, both).eval()
     x = torch.randn(len(lengths), max(lengths), 3)
-    comparison = pv.compare(lambda batch: model(batch, lengths), x, lengths, batch_first=True)
+    comparison = compared(lambda batch: model(batch, lengths), x, lengths)
     scores, state = comparison.outputs
     assert comparison.agrees is packs
     assert (scores.n_differing > 0) is (both and not packs)
@@ -61,12 +61,11 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
 def test_a_batch_whose_axes_look_alike_is_refused():
     model = Tagger(False, both=True)  # h_n is (2, 2, 6), as if it had cells of 2 sequences
     with pytest.raises(ValueError, match="as many sequences as time steps"):
-        pv.compare(lambda x: model(x, [1, 2]), torch.randn(2, 2, 3), [1, 2], batch_first=True)
+        compared(lambda x: model(x, [1, 2]), torch.randn(2, 2, 3), [1, 2])
 
 
 def test_a_model_without_numbers_has_no_table():
-    x = torch.randn(2, 5, 3)
-    comparison = pv.compare(lambda batch: None, x, [5, 2], batch_first=True)
+    comparison = compared(lambda batch: None)
     assert comparison.to_markdown() == comparison.summary
     assert comparison.to_dict()["rows"] == []
 
@@ -113,7 +112,7 @@ class Answer:
     ],
 )
 def test_verdicts(model, lengths, verdict):
-    comparison = pv.compare(model, torch.randn(2, 5, 3), lengths, batch_first=True)
+    comparison = compared(model, torch.randn(2, 5, 3), lengths)
     assert comparison.agrees is verdict
     assert comparison.to_markdown().startswith(comparison.summary)
 
@@ -124,14 +123,12 @@ def test_a_state_is_refused():
 
 
 def test_zeros_everywhere_hide_nothing():
-    last = pv.compare(lambda x: x.sum(1), torch.zeros(2, 5, 3), [5, 2], batch_first=True)
+    last = compared(lambda x: x.sum(1), torch.zeros(2, 5, 3), [5, 2])
     assert last.agrees is False
     ids = torch.zeros(2, 5, dtype=torch.long)
-    assert pv.compare(lambda x: x.float(), ids, [5, 5], batch_first=True).agrees is None
+    assert compared(lambda x: x.float(), ids, [5, 5]).agrees is None
     with pytest.raises(ValueError, match="contain only the id 0"):
-        pv.compare(
-            lambda x: x.float(), torch.zeros(2, 5, dtype=torch.long), [5, 2], batch_first=True
-        )
+        compared(lambda x: x.float(), ids, [5, 2])
 
 
 def test_a_tolerance_of_zero_is_taken_at_its_word():
@@ -149,13 +146,13 @@ X = torch.randn(5, 8, 4) * MASK[..., None]
 GRU = nn.GRU(4, 6, batch_first=True)
 
 
+def compared(model, x=X, lengths=LENGTHS):
+    return pv.compare(model, x, lengths, batch_first=True)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
-
-
-def compared(model, x=X):
-    return pv.compare(model, x, LENGTHS, batch_first=True)
 
 
 def unpacked(rnn, x, width=None, lengths=LENGTHS):
@@ -305,7 +302,7 @@ def test_the_padding_gets_values_that_occur():
 
 
 def test_a_batch_may_be_returned_as_it_was_sorted():
-    assert pv.compare(lambda x: x.flip(0), X.flip(0), LENGTHS.flip(0), batch_first=True).agrees
+    assert compared(lambda x: x.flip(0), X.flip(0), LENGTHS.flip(0)).agrees
 
 
 def test_a_model_that_finds_the_padding_by_its_zeros_is_not_called_wrong():
