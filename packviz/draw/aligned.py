@@ -15,7 +15,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import MAX_LISTED
+from packviz.draw.text import MAX_LISTED, Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Aligned(Drawing):
     """
 
     title: str
-    labels: Sequence[Sequence[str]]
+    labels: Labels
     real: BoolArray
     wrong: BoolArray | None = None
     columns: Sequence[str] = ()

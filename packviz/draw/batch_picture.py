@@ -18,10 +18,10 @@ from packviz.draw.grid import (
     Cell,
     Grid,
     choose_row_stride,
-    describe_stride,
     drop_overlapping,
     real_cells,
     shorten_text,
+    stride_notes,
 )
 from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, max_text_width, text_width
@@ -156,8 +156,8 @@ def draw(view: BatchView, theme: str) -> Sheet:
     notes: list[str] = []
     if view.indices and not has_room_for_indices:
         notes += text.index_lines(view.layout)
-    if view.drawn_row_stride > 1 and view.part != PACKED_DATA:
-        notes.append(describe_stride(view.drawn_row_stride, view.layout.batch_size))
+    if view.part != PACKED_DATA:
+        notes += stride_notes(view.drawn_row_stride, view.layout.batch_size)
     min_group_width = data_geometry.row_width * view.layout.batch_sizes.min()
     if min_group_width < 1 and PACKED_DATA in parts:
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
@@ -465,4 +465,4 @@ def _draw_bracket(sheet: Sheet, start: float, end: float, y: float, curve_path: 
     start += inset
     end -= inset
     bracket_path = f"M{start} {y - 3}v-6H{end}v6"
-    sheet.path(curve_path + bracket_path, stroke=sheet.colours.muted, width=1)
+    sheet.path(curve_path + bracket_path, stroke=sheet.colours.muted)

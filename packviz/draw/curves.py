@@ -178,7 +178,7 @@ class Axes:
                 sheet.text(x + 21, moved_y + 4, name, size=11, halo=colours.ground)
 
 
-def ticks(minimum: float, maximum: float) -> list[float]:
+def ticks(minimum: float, maximum: float) -> Numbers:
     """Returns two or more evenly spaced round numbers.
 
     The first is at most `minimum`, and the last is at least `maximum`.
@@ -190,7 +190,7 @@ def ticks(minimum: float, maximum: float) -> list[float]:
     return [round(i * tick_step, 10) for i in range(first, last + 1)]
 
 
-def log_ticks(minimum: float, maximum: float) -> list[float]:
+def log_ticks(minimum: float, maximum: float) -> Numbers:
     """Returns two or more round numbers, from at most `minimum` to at least `maximum`.
 
     In a wide range, all of them except the two ends are powers of ten, and none is so near an end
@@ -212,7 +212,7 @@ def log_ticks(minimum: float, maximum: float) -> list[float]:
     return [minimum, *inner_ticks, maximum]
 
 
-def doubling_ticks(sizes: Numbers) -> list[float]:
+def doubling_ticks(sizes: Numbers) -> Numbers:
     """Returns 1, 2, 4, 8, … times the first size, up to the last size.
 
     If there are fewer than three such numbers, returns all sizes.
@@ -223,7 +223,7 @@ def doubling_ticks(sizes: Numbers) -> list[float]:
     return doubled_sizes if len(doubled_sizes) > 2 else [*sizes]
 
 
-def spread_labels(label_ys: Numbers, max_y: float) -> list[float]:
+def spread_labels(label_ys: Numbers, max_y: float) -> Numbers:
     """Returns the sorted y-coordinates of labels, in px.
 
     They are moved so that labels neither overlap nor go below `max_y`.
@@ -336,11 +336,9 @@ class Plot:
         return curve_ends
 
     @property
-    def y_values(self) -> list[float]:
+    def y_values(self) -> Numbers:
         """All numbers that the vertical axis has to cover."""
-        y_values: list[float] = []
-        for (_, y0), (_, y1) in self.guide_lines.values():
-            y_values += [y0, y1]
+        y_values = [y for _, y in chain(*self.guide_lines.values())]
         for curve in self.curves:
             for values in (curve.lower_quartiles, curve.y, curve.upper_quartiles):
                 y_values += values
@@ -422,7 +420,7 @@ class Sweep(Drawing):
 
     def y_axis(self, plot: Plot) -> AxisScale:
         """Returns the vertical axis of a `Plot`."""
-        y_values = []
+        y_values: list[float] = []
         for other in self.plots:
             if (other.y, other.is_log) == (plot.y, plot.is_log):
                 y_values += other.y_values

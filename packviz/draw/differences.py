@@ -112,13 +112,13 @@ class Differences:
         cells = []
         for c, shade_index in enumerate(self.shade_indices[r]):
             is_padding = self.is_padding[r, c]
-            fill = DIFFERENCE_FILLS[shade_index] if shade_index >= 0 else background
+            is_shaded = bool(shade_index >= 0)
+            fill = DIFFERENCE_FILLS[shade_index] if is_shaded else background
             label = "" if is_padding else "="
             if self.differs[r, c]:
                 label = short_share(self.relative_differences[r, c])
             if is_padding:
                 fill = HATCHED
-            is_shaded = bool(shade_index >= 0)
             cells.append(Cell(fill, label if is_small else "", bold=is_shaded))
         if is_small:
             return cells
@@ -158,14 +158,13 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
         theme: the name of the theme, one of the keys in `palette.THEMES`.
     """
     sheet = Sheet(theme, title)
-    explanation = "difference in % of the row's largest packed value:"
     grids_sheet = row([grid.sheet(theme) for grid in differences], theme, _GRID_GAP, WIDTH)
     y = sheet.title(title)
     sheet.place(grids_sheet, 0, y + 8)
     y = sheet.height + 4
     other_legend_entries = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
     x = sheet.legend(y, other_legend_entries)
-    sheet.text(x, y + 10, explanation)
+    sheet.text(x, y + 10, "difference in % of the row's largest packed value:")
     sheet.legend(y + 20, zip(DIFFERENCE_FILLS, FILL_MEANINGS, strict=True))
     sheet.set_size(max(WIDTH, grids_sheet.width), y + 46)
     return sheet

@@ -21,10 +21,10 @@ from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PAD
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import require_one_of
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import ROW_HEIGHT, Cell, Grid, choose_row_stride, describe_stride
+from packviz.draw.grid import ROW_HEIGHT, Cell, Grid, choose_row_stride, stride_notes
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, text_width
-from packviz.draw.text import MAX_LISTED, percent, table, with_noun
+from packviz.draw.text import MAX_LISTED, padding_text, table, with_noun
 
 NO_MASK = "none"
 CAUSAL_MASK = "causal"
@@ -130,7 +130,7 @@ class Scores(Drawing):
         """The number of scores between different documents that the mask does not hide."""
         if self._hides_other_documents:
             return 0
-        n_real_per_row = [_n_real_steps(row) for row in self.rows]
+        n_real_per_row = map(_n_real_steps, self.rows)
         return sum(map(self._n_scores, n_real_per_row)) - self.needed
 
     @property
@@ -154,9 +154,8 @@ class Scores(Drawing):
         steps = with_noun(self.row_size, "time step")
         n_cells = len(self.rows) * self.row_size
         cells = with_noun(n_cells, "cell")
-        waste_percent = percent(self.padding, n_cells)
-        summary = f"{rows} of {steps}: {cells}, {self.layout.n_real:,} real,"
-        summary += f" {self.padding:,} padding ({waste_percent} wasted)."
+        padding = padding_text(self.padding, n_cells)
+        summary = f"{rows} of {steps}: {cells}, {self.layout.n_real:,} real, {padding}."
         if self.strategy == CUT:
             summary += f" Cut documents: {self.cut:,} of {n_documents:,}."
         scores_text = with_noun(self.computed, "score")
@@ -221,10 +220,8 @@ class Scores(Drawing):
         note = "In a grid, each line is a query, and each column is a key."
         if n_rows > _MAX_GRIDS:
             note += f" The grids show the first {_MAX_GRIDS} of {n_rows:,} rows."
-        notes = [note]
         drawn_row_stride = choose_row_stride(n_rows, _MAX_ROWS_HEIGHT)
-        if drawn_row_stride > 1:
-            notes.append(describe_stride(drawn_row_stride, n_rows, "rows"))
+        notes = [note, *stride_notes(drawn_row_stride, n_rows, "rows")]
         y += grid_width + 30
         y = sheet.paragraph(y, notes)
         sheet.set_size(WIDTH, y + 4)

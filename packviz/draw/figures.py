@@ -276,7 +276,6 @@ def plotly_chart(sweep: Sweep) -> Chart:
     log_last = math.log10(y_axis.last)
     axis_margin = 0.04 * (log_last - log_first)  # for half a marker
     y_range = _round_values([log_first - axis_margin, log_last + axis_margin])
-    titles = [plot.title for plot in sweep.plots]
     machine_names = [source.partition(":")[0] for source in sweep.sources]
     # Names are beside the last panel of a row if it has all curves. A legend tells machines apart.
     row_end_panels = range(sweep.n_columns - 1, len(sweep.plots), sweep.n_columns)
@@ -290,7 +289,7 @@ def plotly_chart(sweep: Sweep) -> Chart:
         sweep.to_text(),
         x=sweep.x,
         y=first_plot.y,
-        panels=titles,
+        panels=[plot.title for plot in sweep.plots],
         panels_per_row=sweep.n_columns,
         footnotes=[*sweep.sources, *sweep.notes],
         has_legend=has_legend,
@@ -333,13 +332,13 @@ def _write_curve_names(chart: Chart, sweep: Sweep, panel_index: int) -> None:
         ordered_names, label_ys, spread_labels(label_ys, _PANEL_HEIGHT), strict=True
     ):
         x, y = curve_ends[name]
-        label_position = {
-            "x": math.log10(x) if plot.x_axis.is_log else x,
-            "y": math.log10(y),
-            "yshift": label_y - moved_y,
-        }
         chart.figure.add_annotation(
-            text=name, **label_position, **_CURVE_NAME_STYLE, **chart.panel_position(panel_index)
+            text=name,
+            x=math.log10(x) if plot.x_axis.is_log else x,
+            y=math.log10(y),
+            yshift=label_y - moved_y,
+            **_CURVE_NAME_STYLE,
+            **chart.panel_position(panel_index),
         )
     right_margin = max(
         chart.figure.layout.margin.r or 0, max_text_width(curve_ends, _SMALL_FONT_SIZE) + 16

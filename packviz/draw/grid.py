@@ -179,7 +179,6 @@ class Grid:
             size: the font size of the names in px.
         """
         sheet = self.sheet
-        muted = sheet.colours.muted
         end = self.left - gap
         min_spacing = 13
         if self.has_low_rows:
@@ -189,7 +188,7 @@ class Grid:
             y = self.baseline_y(r)
             if lengths:
                 sheet.text(6, y, names[r], size=size, bold=True)
-                sheet.text(end, y, str(lengths[r]), anchor="end", text_colour=muted)
+                sheet.text(end, y, str(lengths[r]), anchor="end", text_colour=sheet.colours.muted)
             else:
                 sheet.text(end, y, names[r], anchor="end", size=size, bold=not self.has_low_rows)
 
@@ -256,7 +255,6 @@ class CellTable:
             labels += [cell.label for cell in cells]
         label_width = max_text_width(labels, mono=True)
         left = max(LEFT_MARGIN, 18 + max_text_width(self.names))
-        rows = len(self.names)
         columns = len(self.column_names)
         numbers_width = max_text_width(number_text for _, number_text in self.numbers)
         if self.numbers:
@@ -268,7 +266,13 @@ class CellTable:
             LABELLED_CELL_WIDTH, min(8 + label_width, max(4 + label_width, max_cell_width))
         )
         grid = Grid(
-            sheet, rows, columns, cell_width, self.row_height, left, font_size=self.font_size
+            sheet,
+            len(self.names),
+            columns,
+            cell_width,
+            self.row_height,
+            left,
+            font_size=self.font_size,
         )
         sheet.title(self.title)
         grid.write_column_names(self.column_names, self.axis)
@@ -321,11 +325,7 @@ def real_cells(
 
 def join_equal_cells(cells: Iterable[Cell]) -> list[Cell]:
     """Returns the cells of a row, with adjacent cells that look alike joined into one."""
-    joined_cells = []
-    for cell, equal_cells in groupby(cells):
-        span = len(list(equal_cells))
-        joined_cells.append(cell._replace(span=span))
-    return joined_cells
+    return [cell._replace(span=len([*equal_cells])) for cell, equal_cells in groupby(cells)]
 
 
 def next_round_integer(minimum: float) -> int:
@@ -366,6 +366,8 @@ def choose_row_stride(rows: int, max_rows: int) -> int:
     return -(-rows // max_rows) | 1  # odd, so that rows of every colour are drawn
 
 
-def describe_stride(drawn_row_stride: int, rows: int, row_noun: str = "sequences") -> str:
-    """Returns a note on how many rows are drawn."""
-    return f"Of {rows:,} {row_noun}, one in {drawn_row_stride} is drawn. The counts include all."
+def stride_notes(drawn_row_stride: int, rows: int, row_noun: str = "sequences") -> list[str]:
+    """Returns a note on how many rows are drawn, or none if all are."""
+    if drawn_row_stride == 1:
+        return []
+    return [f"Of {rows:,} {row_noun}, one in {drawn_row_stride} is drawn. The counts include all."]

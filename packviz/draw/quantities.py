@@ -51,7 +51,7 @@ def format_interval(interval: tuple[float, float]) -> str:
     if not math.isfinite(high - low):
         return "–"
     if low == high:
-        return f"{plain_number(low)} to {plain_number(high)}"
+        return " to ".join(map(plain_number, interval))
     largest = max(abs(low), abs(high))
     exponent = max(_exponent(high - low) - 1, _exponent(largest) - 2)
     return (

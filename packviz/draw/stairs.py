@@ -11,13 +11,14 @@ from packviz.core.cuts import count_work, cut_into_rectangles
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw.curves import METHOD_COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import Grid, choose_row_stride, describe_stride, drop_overlapping, real_cells
+from packviz.draw.grid import Grid, choose_row_stride, drop_overlapping, real_cells, stride_notes
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import (
     MAX_LISTED,
     LabelledBatch,
     is_small,
+    padding_text,
     percent,
     short_count,
     table,
@@ -69,8 +70,7 @@ class Stairs(Drawing):
         """Returns a sentence with the numbers of rectangles and of cells of each kind."""
         calls = with_noun(self.calls, "rectangle")
         cells = with_noun(self.cells, "cell")
-        share = percent(self.wasted, self.cells)
-        padding = f"{self.wasted:,} padding ({share} wasted)"
+        padding = padding_text(self.wasted, self.cells)
         return f"{calls}: {cells} computed, {self.layout.n_real:,} real, {padding}."
 
     def to_text(self) -> str:
@@ -149,9 +149,7 @@ class Stairs(Drawing):
         x = sheet.legend(y, [(real, "real"), (HATCHED, "padding, computed")])
         sheet.box(x, y, 14, 12, stroke=muted, outline_width=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
-        notes = (
-            [describe_stride(drawn_row_stride, layout.batch_size)] if drawn_row_stride > 1 else []
-        )
+        notes = stride_notes(drawn_row_stride, layout.batch_size)
         bottom = sheet.paragraph(y + 19, notes)
         sheet.set_size(_LEFT_MARGIN + _MAX_GRID_WIDTH + 24, bottom + 3)
         return sheet
@@ -161,8 +159,7 @@ class Stairs(Drawing):
         sheet = grid.sheet
         accent = grid.sheet.colours.accent
         sheet.note(_LEFT_MARGIN - 14, _TOP_MARGIN - 8, "cuts", "end")
-        cuts = [(grid.x(cut), str(cut)) for cut in self.cuts]
-        for x, label in drop_overlapping(cuts):
+        for x, label in drop_overlapping([(grid.x(cut), str(cut)) for cut in self.cuts]):
             sheet.text(x, _TOP_MARGIN - 8, label, anchor="middle", size=11, text_colour=accent)
         sizes = []
         for start, end, n_sequences in self.rectangles:

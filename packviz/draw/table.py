@@ -49,11 +49,13 @@ class HasTable(HasText):
             OSError: the file cannot be written.
         """
         page_template = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
-        content_makers = {
-            ".html": lambda: page_template.format(self.to_html()),
-            ".txt": lambda: self.to_text() + "\n",
-        }
-        util.write_file(path, content_makers)
+        util.write_file(
+            path,
+            {
+                ".html": lambda: page_template.format(self.to_html()),
+                ".txt": lambda: self.to_text() + "\n",
+            },
+        )
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
@@ -100,10 +102,9 @@ class Table(HasTable):
 
     def to_html(self) -> str:
         """Returns the table as a `<div>` with headers that a screen reader recognises."""
-        alignment_signs = re.findall("[<>^]", self.column_format)
+        alignments = [_ALIGNMENT_BY_SIGN[sign] for sign in re.findall("[<>^]", self.column_format)]
         columns = max(map(len, self.rows), default=0)
-        alignment_signs += alignment_signs[-1:] * columns
-        alignments = [_ALIGNMENT_BY_SIGN[sign] for sign in alignment_signs]
+        alignments += alignments[-1:] * columns
         parts = []
         if self.title:
             parts.append(

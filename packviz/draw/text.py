@@ -58,9 +58,8 @@ def summary(layout: Layout) -> str:
     sequences = with_noun(layout.batch_size, "sequence")
     steps = with_noun(layout.max_len, "time step")
     cells = with_noun(layout.n_cells, "cell")
-    waste_percent = percent(layout.n_padding, layout.n_cells)
-    parts = f"{layout.n_real:,} real, {layout.n_padding:,} padding ({waste_percent} wasted)"
-    return f"{sequences} padded to {steps}: {cells}, {parts}."
+    padding = padding_text(layout.n_padding, layout.n_cells)
+    return f"{sequences} padded to {steps}: {cells}, {layout.n_real:,} real, {padding}."
 
 
 def describe_batch(batch: LabelledBatch, part: str = WHOLE_BATCH) -> str:
@@ -103,9 +102,11 @@ def _large_batch_lines(layout: Layout, part: str) -> list[str]:
 def _packed_lines(batch: LabelledBatch) -> list[str]:
     """Returns the lines of the packed data."""
     layout = batch.layout
-    lines = [f"packed: {with_noun(layout.n_real, 'row')} of data, time step by time step"]
-    lines += table(_step_rows(batch), "  <4  < = <2  <12 <")
-    lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
+    lines = [
+        f"packed: {with_noun(layout.n_real, 'row')} of data, time step by time step",
+        *table(_step_rows(batch), "  <4  < = <2  <12 <"),
+        f"batch_sizes      {numbers(layout.batch_sizes)}",
+    ]
     if not layout.is_sorted:
         lines += index_lines(layout)
     return lines
@@ -214,6 +215,11 @@ def percent(part: float, whole: float = 1) -> str:
     If both the part and the whole are 0, the share is `0 %`.
     """
     return f"{100 * part / max(whole, 1):.3g} %"
+
+
+def padding_text(n_padding: int, n_cells: int) -> str:
+    """Returns a number of padding cells with their share of all cells."""
+    return f"{n_padding:,} padding ({percent(n_padding, n_cells)} wasted)"
 
 
 def short_count(n: int) -> str:

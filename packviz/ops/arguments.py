@@ -89,7 +89,8 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
     states = [hx]
     if rnn.mode == "LSTM":
         expected_text = "a pair, h_0 of shape {} and c_0 of shape {}"
-        states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
+        if isinstance(hx, (tuple, list)):
+            states = [*hx]
     actual_shapes = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
     if actual_shapes != expected:
         raise ValueError(

@@ -84,10 +84,10 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         >>> picture = pv.draw.Aligned.of(mask, [3, 1], title="real_mask([3, 1])", batch_first=True)
     """
     n = lengths_tensor(lengths)
-    if max_len is None and is_mask(lengths):
-        max_len = lengths.shape[1]
     if max_len is None:
         max_len = getattr(lengths, "max_len", None)  # of a Layout
+        if is_mask(lengths):
+            max_len = lengths.shape[1]
     if max_len is None:
         if not _is_readable(n):
             raise ValueError(
@@ -420,8 +420,9 @@ def align(
             )
     n, padded_shape = _read_lengths_and_shape(lengths, x, "x", batch_first, mask)
     require_padding_value(padding_value, x.dtype)
-    output_steps = padded_shape.steps if max_len is None else require_step_count(max_len, "max_len")
+    output_steps = padded_shape.steps
     if max_len is not None:
+        output_steps = require_step_count(max_len, "max_len")
         _check_length_range(
             lengths_tensor(lengths),
             output_steps,
@@ -513,10 +514,7 @@ def last_output(
             " equal size: leave bidirectional out, or give the output of a bidirectional RNN"
         )
     first_output = gather_with_padding(rows, padded_shape.row_index(sequence, step * 0), n > 0, 0.0)
-    features_per_direction = output.shape[2] // 2
-    return torch.cat(
-        [last_output_rows[:, :features_per_direction], first_output[:, features_per_direction:]], 1
-    )
+    return torch.cat([last_output_rows.chunk(2, 1)[0], first_output.chunk(2, 1)[1]], 1)
 
 
 def _refuse_inverted_mask(cells: Tensor, mask: Tensor) -> None:
@@ -578,11 +576,11 @@ def _read_lengths_and_shape(
     padded_shape = PaddedShape.from_checked_shape(n.shape[0], x.shape, batch_first, name)
     require_mask_width(lengths if mask is None else mask, padded_shape.steps)
     lengths_on_device = to_device(n, x.device)
-    limit_name = f"the time steps of {name}"
-    if _is_readable(n):
-        _check_length_range(n, padded_shape.steps, limit_name)
+    is_readable = _is_readable(n)
+    checked_lengths = n if is_readable else lengths_on_device
+    _check_length_range(checked_lengths, padded_shape.steps, f"the time steps of {name}")
+    if is_readable:
         return lengths_on_device, padded_shape
-    _check_length_range(lengths_on_device, padded_shape.steps, limit_name)
     return lengths_on_device.clamp(0, padded_shape.steps), padded_shape
 
 

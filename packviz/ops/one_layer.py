@@ -18,7 +18,7 @@ from packviz.core.padded import PaddedShape
 from packviz.ops import rectangles, split
 from packviz.ops.private import is_vmapped, rnn_kernel
 from packviz.ops.rectangles import Staircase
-from packviz.ops.torch_kernels import Gradients, Layer, Tensors, runs_fused_lstm
+from packviz.ops.torch_kernels import Gradients, Layer, Tensors, runs_fused_lstm, split_by_size
 
 Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's output, and `h_n` `(D, B, P)` and `c_n` `(D, B, H)` or `None`, in the order of the
@@ -79,7 +79,7 @@ def _forward(
     c: Tensor | None,
     weights: Tensors,
     saves_intermediates: bool,
-) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensors]:
     """Runs all directions."""
     layer = layer_task.layer
     staircase = layer_task.staircase
@@ -88,7 +88,7 @@ def _forward(
         forward = split.forward
     outputs: list[Tensor] = []
     c_n = []
-    intermediates = []
+    intermediates: list[Tensor] = []
     for direction, direction_weights in enumerate(layer.split_by_direction(weights)):
         cells = staircase.cells(x, layer_task.input_shape, direction)
         initial_states = [state[direction] for state in (h, c) if state is not None]
@@ -147,7 +147,7 @@ def _backward(
     intermediates: Tensors,
     gradients: Gradients,
     needs_input_grad: bool,
-) -> list[Tensor | None]:
+) -> Gradients:
     """Computes the gradients of the input, the states and the weights."""
     layer = layer_task.layer
     staircase = layer_task.staircase
@@ -158,7 +158,9 @@ def _backward(
     d_h_0 = []
     d_c_0 = []
     d_weights: list[Tensor | None] = []
-    intermediates_per_direction = len(intermediates) // layer.directions
+    intermediates_by_direction = split_by_size(
+        intermediates, len(intermediates) // layer.directions
+    )
     for direction, direction_weights in enumerate(layer.split_by_direction(weights)):
         direction_range = range(direction, direction + 1)
         d_cells = x.new_zeros(staircase.n_cells, layer.output_size)
@@ -178,14 +180,11 @@ def _backward(
         d_final_c = None if c is None else torch.zeros_like(c[direction])
         if d_c_n is not None:
             d_final_c = d_c_n[direction].clone()
-        direction_intermediates = intermediates[
-            direction * intermediates_per_direction : (direction + 1) * intermediates_per_direction
-        ]
         d_cell_parts, d_h, d_c, d_direction_weights = backward(
             layer,
             staircase,
             direction_weights,
-            direction_intermediates,
+            intermediates_by_direction[direction],
             d_cells,
             d_final_c,
             needs_input_grad,
@@ -214,7 +213,7 @@ def _backward(
 
 def _differentiable_gradients(
     layer_task: LayerTask, inputs: Sequence[Any], gradients: Gradients
-) -> list[Tensor | None]:
+) -> Gradients:
     """Computes the gradients of the input, the states and the weights, differentiable again."""
     # One input may be computed from another, such as a state from the weights. With views of the
     # inputs, gradients reach each input only through this function, so nothing is counted twice.

@@ -215,19 +215,21 @@ def _pack_padded(
             if lengths.shape[0] == input_shape.batch:
                 require_mask_width(lengths, input_shape.steps)
         lengths = lengths_tensor(lengths)
+    arguments = x, lengths, batch_first, enforce_sorted
     is_traced_list = not isinstance(lengths, Tensor) and is_tracing()
     if is_traced_list or type(x) not in _PLAIN_TYPES or x.ndim < 2:
-        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-    steps = x.shape[1 if batch_first else 0]
+        return original.pack_padded_sequence(*arguments)
+    input_shape = PaddedShape.from_shape(x.shape, batch_first)
+    batch, steps, _ = input_shape
     uses_index = needs_grad(x) and type(steps) is int and steps >= _MIN_INDEX_STEPS
     if not (enforce_sorted and x.is_cpu):
         uses_index = uses_index or _is_index_faster(x)
     if uses_index and torch.compiler.is_compiling():
-        return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
+        return _run_uncompiled(_pack_padded, *arguments)
     uses_index = uses_index and _is_supported_tensor(x, batch_first)
     if not uses_index:
         try:
-            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+            packed = original.pack_padded_sequence(*arguments)
             if type(steps) is not int or packed.batch_sizes.shape[0] <= steps:
                 return packed  # also if `steps` is a tracer's number
         except RuntimeError:  # torch may run out of memory for a length far beyond T
@@ -235,7 +237,6 @@ def _pack_padded(
     if not isinstance(lengths, Tensor):
         lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
     n = lengths.to(torch.int64)
-    batch = x.shape[0 if batch_first else 1]
     sorted_lengths = n
     order = None
     has_valid_lengths = x.numel() > 0 and n.ndim == 1 and n.is_cpu and len(n) <= batch
@@ -246,13 +247,13 @@ def _pack_padded(
         sorted_lengths, order = torch.sort(n, descending=True)
     if not (has_valid_lengths and indices.is_descending(sorted_lengths.tolist())):
         # This raises torch's error.
-        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        return original.pack_padded_sequence(*arguments)
     if sorted_lengths[0] > steps:
         shape_text = describe_shape(x.shape, batch_first, "input")
-        PaddedShape.from_shape(x.shape, batch_first).require_fitting_lengths(n.numpy(), shape_text)
+        input_shape.require_fitting_lengths(n.numpy(), shape_text)
     # torch drops the sequences that have no length.
     if not uses_index or len(sorted_lengths) < batch:
-        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        return original.pack_padded_sequence(*arguments)
     return _pack_sorted(x, sorted_lengths, order, batch_first)
 
 

@@ -198,9 +198,9 @@ def call_with_autograd(call: Callable[[], Result]) -> Result:
         keys.AutogradOther,
         keys.AutogradCPU,
         keys.AutogradCUDA,
+        keys.ADInplaceOrView,
     ):
         excluded_dispatch_keys = excluded_dispatch_keys.remove(key)
-    excluded_dispatch_keys = excluded_dispatch_keys.remove(keys.ADInplaceOrView)
     dispatch_key_guard = torch._C._ForceDispatchKeyGuard(
         torch._C._dispatch_tls_local_include_set(), excluded_dispatch_keys
     )

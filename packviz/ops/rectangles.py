@@ -42,11 +42,11 @@ MAX_CACHED_SHAPES = 8
 INTERMEDIATES_PER_RECTANGLE = 11
 """The number of tensors kept for each rectangle: the fused kernel's 7 inputs and 4 results."""
 
-ForwardResult = tuple[list[Tensor], Tensor | None, list[Tensor]]
+ForwardResult = tuple[Tensors, Tensor | None, Tensors]
 """What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
 an LSTM, in the staircase's order; and what the backward pass needs."""
 
-BackwardResult = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
+BackwardResult = tuple[Tensors, Tensor, Tensor | None, Tensors]
 """The gradients for one direction: of the cells, in parts that follow each other; of `h` and `c`,
 in the staircase's order; and of the weights."""
 
@@ -114,7 +114,7 @@ class Staircase:
         last_cells = np.empty_like(n)
         last_cells[rank_of_cell[ends]] = ends
         self.lengths = tuple(lengths)
-        self.continuing_counts = [count for _, count in self.rectangle_sizes[1:]] + [0]
+        self.continuing_counts = [*sequence_counts[1:], 0]
         self.n_cells = len(step_of_cell)
         padding_indices = np.flatnonzero(~self._is_real)
         self._device = device
@@ -138,8 +138,8 @@ class Staircase:
         """The index of the cell one step before each cell, without those of the first step."""
         sizes = np.array(self.batch_sizes)
         cell_numbers = np.arange(sizes[0], self.n_cells)
-        (cells,) = arrays_to_device(self._device, cell_numbers - np.repeat(sizes[:-1], sizes[1:]))
-        return cells
+        cells = cell_numbers - np.repeat(sizes[:-1], sizes[1:])
+        return arrays_to_device(self._device, cells)[0]
 
     def is_padded_batch(self, shape: PaddedShape, directions: range) -> bool:
         """Returns whether the cells of these directions are a padded batch with this shape."""
@@ -198,8 +198,7 @@ class Staircase:
         return rows
 
     def _compute_source_rows(self, shape: PaddedShape, direction: int) -> Tensor:
-        (rows,) = arrays_to_device(self._device, self._padded_row_indices(shape, direction))
-        return rows
+        return arrays_to_device(self._device, self._padded_row_indices(shape, direction))[0]
 
     def _compute_source_cells(self, shape: PaddedShape, directions: range) -> Tensor:
         cells = np.full(
@@ -210,8 +209,7 @@ class Staircase:
             cells[self._padded_row_indices(shape, direction)[real], column] = (
                 real + column * self.n_cells
             )
-        (cells_on_device,) = arrays_to_device(self._device, cells.ravel())
-        return cells_on_device
+        return arrays_to_device(self._device, cells.ravel())[0]
 
 
 def forward(
@@ -262,7 +260,7 @@ def _call_per_rectangle(
     h: Tensor,
     c: Tensor | None,
     call: Callable[[Tensor, Tensor, Tensor | None], Tensors],
-) -> tuple[list[Tensor], Tensor | None]:
+) -> tuple[Tensors, Tensor | None]:
     """Calls a kernel for each rectangle.
 
     It takes a rectangle `(t, n, I)`, `h` and `c`, and returns the output and the final states.
@@ -329,9 +327,9 @@ def _add_freeze_column(
     """
     if c is None or not len(staircase.padding_indices):
         cells = cells.reshape(staircase.n_cells, -1)
-        return weights, cells.index_fill(0, staircase.padding_indices, 0) if len(
-            staircase.padding_indices
-        ) else cells
+        if len(staircase.padding_indices):
+            cells = cells.index_fill(0, staircase.padding_indices, 0)
+        return weights, cells
     cells_with_freeze_column = nn.functional.pad(cells, (0, 1)).view(staircase.n_cells, -1)
     cells_with_freeze_column.index_fill_(0, staircase.padding_indices, 0)
     cells_with_freeze_column[:, -1].index_fill_(0, staircase.padding_indices, 1)

@@ -29,6 +29,7 @@ from packviz.ops.private import call_with_autograd, storage_id
 from packviz.ops.running import (
     Method,
     OutputAndState,
+    RunResult,
     State,
     _run,
     _state_from_tensors,
@@ -84,7 +85,7 @@ class RNNWithLengths(nn.RNNBase):
         *,
         total_length: int | None = None,
         padding_value: float = 0.0,
-    ) -> tuple[Any, State]:
+    ) -> RunResult:
         """Runs the RNN.
 
         Args:
@@ -143,12 +144,11 @@ class RNNWithLengths(nn.RNNBase):
                     " dynamo=True"
                 )
             lengths = lengths_tensor(lengths)
-        method = self.method
-        return _run(self, input, lengths, hx, method, None, total_length, padding_value)
+        return _run(self, input, lengths, hx, self.method, None, total_length, padding_value)
 
-    def _torch_forward(self, input: Tensor, hx: State | None) -> tuple[Any, State]:
+    def _torch_forward(self, input: Tensor, hx: State | None) -> RunResult:
         """Runs torch's own forward, without the hooks, which run around this module's forward."""
-        result: tuple[Any, State] = self._torch_class.forward(self, input, hx)
+        result: RunResult = self._torch_class.forward(self, input, hx)
         return result
 
     def _compiled_forward(
@@ -322,6 +322,9 @@ _RECORD_ALL = 2
 _OperatorSettings = tuple[str, bool, bool, bool, int, int, float]
 """The operator's arguments after `n_states` (see `_SCHEMA_ARGUMENTS`)."""
 
+_OperatorResults = tuple[Tensor, Tensor, Tensor, Tensor]
+"""The output, `h_n`, `c_n` (empty if there is none) and the token of the backward pass."""
+
 
 def _record_level(x: Tensor, states: Tensors, weights: Tensors) -> int:
     """Returns the gradients to record a graph for: none, all, or all but that of `x`."""
@@ -334,7 +337,7 @@ def _record_level(x: Tensor, states: Tensors, weights: Tensors) -> int:
     return _RECORD_NOTHING
 
 
-def _rnn_with_weights(weights: list[Tensor], settings: _OperatorSettings) -> RNNWithLengths:
+def _rnn_with_weights(weights: Tensors, settings: _OperatorSettings) -> RNNWithLengths:
     """Returns an RNN with these tensors as weights, which are neither copied nor parameters."""
     mode, bias, batch_first, bidirectional, record, _, _ = settings
     rows, input_size = weights[0].shape
@@ -365,8 +368,8 @@ def _rnn_with_weights(weights: list[Tensor], settings: _OperatorSettings) -> RNN
 
 
 def _run_rnn(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
-) -> list[Tensor]:
+    x: Tensor, lengths: Tensor, tensors: Tensors, n_states: int, *settings: *_OperatorSettings
+) -> Tensors:
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
     output_steps = int(settings[5])
     rnn = _rnn_with_weights(tensors[n_states:], settings)
@@ -385,14 +388,14 @@ class _RecordedRun:
         self,
         x: Tensor,
         lengths: Tensor,
-        tensors: list[Tensor],
+        tensors: Tensors,
         n_states: int,
         *settings: *_OperatorSettings,
     ) -> None:
         leaf_x = x.detach().requires_grad_(settings[4] == _RECORD_ALL)
         leaf_tensors = [tensor.detach().requires_grad_() for tensor in tensors]
         self.leaves = _recorded_leaves(leaf_x, leaf_tensors, settings)
-        self.results: list[Tensor] = call_with_autograd(
+        self.results: Tensors = call_with_autograd(
             lambda: _run_rnn(leaf_x, lengths, leaf_tensors, n_states, *settings)
         )
 
@@ -410,7 +413,7 @@ class _RecordedRun:
         return _copy_shared(computed, [*gradients, *self.leaves])
 
 
-def _recorded_leaves(x: Tensor, tensors: list[Tensor], settings: _OperatorSettings) -> list[Tensor]:
+def _recorded_leaves(x: Tensor, tensors: Tensors, settings: _OperatorSettings) -> Tensors:
     """Returns the tensors whose gradients are recorded."""
     return [x, *tensors] if settings[4] == _RECORD_ALL else tensors
 
@@ -439,8 +442,8 @@ _OPERATOR_TAGS: Any = (
     **_OPERATOR_TAGS,
 )
 def _forward(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x: Tensor, lengths: Tensor, tensors: Tensors, n_states: int, *settings: *_OperatorSettings
+) -> _OperatorResults:
     """Runs the RNN. The backward pass keeps the empty `token`, and with it the recorded graph."""
     token: Any = torch.empty(0)
     if settings[4] == _RECORD_NOTHING:
@@ -455,8 +458,8 @@ def _forward(
 
 @_forward.register_fake
 def _fake_results(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_OperatorSettings
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x: Tensor, lengths: Tensor, tensors: Tensors, n_states: int, *settings: *_OperatorSettings
+) -> _OperatorResults:
     rnn = _rnn_with_weights(tensors[n_states:], settings)
     padded_shape = PaddedShape.from_shape(x.shape, rnn.batch_first)._replace(steps=settings[5])
     h_n, *cells = map(x.new_empty, state_shapes(rnn, padded_shape.batch))
@@ -564,7 +567,7 @@ def _run_in_onnx(
 
 def _run_layer_in_onnx(
     rnn: RNNWithLengths, x: Tensor, lengths: Tensor, states: Tensors, weights: Tensors
-) -> list[Tensor]:
+) -> Tensors:
     """Returns the output `(T, B, D·H)` and the final states of one layer."""
     kind = rnn.mode.partition("_")[0]
     steps, batch, _ = x.shape

@@ -57,6 +57,9 @@ State = Tensor | tuple[Tensor, Tensor]
 OutputAndState = tuple[Tensor, State]
 """The padded output of an RNN, and its final state."""
 
+RunResult = tuple[Any, State]
+"""The output of an RNN, a padded tensor or a `PackedSequence`, and its final state."""
+
 
 def run(
     rnn: TorchRNN,
@@ -68,7 +71,7 @@ def run(
     total_length: int | None = None,
     padding_value: float = 0.0,
     method: Method = "auto",
-) -> tuple[Any, State]:
+) -> RunResult:
     """Runs an RNN on a padded batch, and returns what pack → RNN → pad returns, usually sooner.
 
     If the batch is already packed, the output is packed, too.
@@ -199,7 +202,7 @@ def _overrides_forward(rnn: nn.RNNBase) -> bool:
     return forward_owner.__module__ != "packviz.ops.rnn"
 
 
-def _choose_runner() -> Callable[..., tuple[Any, State]]:
+def _choose_runner() -> Callable[..., RunResult]:
     """Returns `_run`, or a version that breaks the graph if `torch.compile` may be in use."""
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run
@@ -318,7 +321,7 @@ def _run(
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
-) -> tuple[Any, State]:
+) -> RunResult:
     """Does what `run` does, but never breaks the graph of `torch.compile`."""
     if isinstance(hx, list):
         hx = tuple(hx)
@@ -380,11 +383,9 @@ def _run_with_plan(batch: _Batch, lengths: object, method: Method) -> OutputAndS
         batch = batch._replace(hx=_state_from_tensors(hx_copies))
     by_step = plan.method == "split"
     if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
-        return (
-            _run_equal_lengths(batch)
-            if _calls_kernel_directly(batch.rnn, batch.weights)
-            else _run_by_packing(batch, list(n))
-        )
+        if _calls_kernel_directly(batch.rnn, batch.weights):
+            return _run_equal_lengths(batch)
+        return _run_by_packing(batch, list(n))
     cuts = cuts_at_lengths(n) if by_step else plan.cuts
     staircase = _cached_staircase(n, cuts, batch.x.device, current_stream(batch.x.device))
     return _run_layers(batch, staircase, by_step)
@@ -411,8 +412,8 @@ def _run_packed(
             output, final_state = _run(rnn, x, n, hx, method, False)
             data = packing.pack_padded_sequence(output, list(n)).data
             return PackedSequence(data, sizes, order, rank), _reorder_states(final_state, rank)
-    model: Callable[..., tuple[PackedSequence, State]] = getattr(rnn, "_torch_forward", rnn)
-    return model(packed, hx)
+    output, final_state = getattr(rnn, "_torch_forward", rnn)(packed, hx)
+    return output, final_state
 
 
 def _run_with_empty(batch: _Batch, method: Method) -> OutputAndState:
@@ -609,11 +610,7 @@ def _reorder_states(states: State, order: Tensor | None) -> State:
 
 def _zero_state(rnn: nn.RNNBase, example: Tensor, batch: int) -> State:
     """Returns the default initial state."""
-    shape, *cell_state_shapes = state_shapes(rnn, batch)
-    h = example.new_zeros(shape)
-    if not cell_state_shapes:
-        return h
-    return h, example.new_zeros(cell_state_shapes[0]) if rnn.proj_size else h
+    return _state_from_tensors([example.new_zeros(shape) for shape in state_shapes(rnn, batch)])
 
 
 def _run_layers(batch: _Batch, staircase: Staircase, by_step: bool) -> OutputAndState:

@@ -65,7 +65,7 @@ def backward(
     weight_ih, weight_hh = weights[:2]
     # The gradient of the input's share of the last gate, if that differs.
     d_candidate_from_input = None
-    d_projection: list[Tensor] = []
+    d_projection: Tensors = []
     if d_final_c is not None:
         projection = weights[-1] if layer.is_projected else None
         d_gates, d_projection = _lstm_backward(
@@ -126,7 +126,7 @@ def _rnn_backward(
 
 def _gru_forward(
     staircase: Staircase, weights: Tensors, biases: Tensors, cells: Tensor, h: Tensor
-) -> list[Tensor]:
+) -> Tensors:
     hidden_size = h.shape[1]
     candidate_bias = cells.new_zeros(())
     if biases:
@@ -183,7 +183,7 @@ def _lstm_forward(
     projection: Tensor | None,
     h: Tensor,
     c: Tensor,
-) -> list[Tensor]:
+) -> Tensors:
     hidden_size = c.shape[1]
     states, tanh_c, unprojected_h = gates.new_empty(
         3, len(gates), hidden_size
@@ -223,7 +223,7 @@ def _lstm_backward(
     dy: Tensor,
     dh: Tensor,
     dc: Tensor,
-) -> tuple[Tensor, list[Tensor]]:
+) -> tuple[Tensor, Tensors]:
     c, states, gates, tanh_c = intermediates
     i, f, candidate, o = gates.chunk(4, 1)
     d_gates = torch.empty_like(gates)

@@ -59,10 +59,11 @@ class Layer(NamedTuple):
 
     def split_by_direction(self, other_weights: Tensors) -> TensorGroups:
         """Returns other weights, in the order of `flat_weights`, in the form of `weights`."""
-        return _split_by_size(other_weights, len(self.weights[0]))
+        return split_by_size(other_weights, len(self.weights[0]))
 
 
-def _split_by_size(values: Tensors, size: int) -> TensorGroups:
+def split_by_size(values: Tensors, size: int) -> TensorGroups:
+    """Returns tensors in groups of so many."""
     return tuple(tuple(values[i : i + size]) for i in range(0, len(values), size))
 
 
@@ -96,8 +97,8 @@ def layers(rnn: nn.RNNBase, weights: Tensors) -> list[Layer]:
     directions = 2 if rnn.bidirectional else 1
     weights_per_layer = len(weights) // rnn.num_layers
     weights_by_layer = [
-        _split_by_size(part, weights_per_layer // directions)
-        for part in _split_by_size(weights, weights_per_layer)
+        split_by_size(part, weights_per_layer // directions)
+        for part in split_by_size(weights, weights_per_layer)
     ]
     return [Layer(rnn.mode, rnn.bias, layer_weights) for layer_weights in weights_by_layer]
 

@@ -78,11 +78,15 @@ class AlignPanel(Panel):
         self.wrong_cells = int((aligned_batch != guessed_batch).sum())
         mark = "✗" if self.wrong_cells else "✓"
         draw_batch = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
-        draw_result = partial(draw_batch, padding_side=after)
         batch_drawing = draw_batch(x, padding_side=before, title=f"x: padding on the {before}")
-        aligned_drawing = draw_result(aligned_batch, title=f"✓ padding on the {after}, by lengths")
-        guessed_drawing = draw_result(
-            guessed_batch, title=f"{mark} guessed from zeros", like=aligned_batch
+        aligned_drawing = draw_batch(
+            aligned_batch, padding_side=after, title=f"✓ padding on the {after}, by lengths"
+        )
+        guessed_drawing = draw_batch(
+            guessed_batch,
+            padding_side=after,
+            title=f"{mark} guessed from zeros",
+            like=aligned_batch,
         )
         pictures = [batch_drawing, aligned_drawing, guessed_drawing]
         summary = "Here the guess happens to be right in every cell."

@@ -14,7 +14,7 @@ from packviz.core.validation import require_at_least
 from packviz.draw import picture
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import DARK_PAGE_STYLE
-from packviz.panels.panel import drop_unusable_widget, read_source
+from packviz.panels.panel import MimeBundle, drop_unusable_widget, read_source
 
 _MIN_DRAWN_SEQUENCES = 12
 _N_SEEDS = 10
@@ -104,7 +104,7 @@ class BatchPanel(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.lengths)})"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[MimeBundle, MimeBundle]:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         still = self.still
         data |= {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}

@@ -22,6 +22,9 @@ from packviz.draw.palette import DARK_PAGE_STYLE, LIVE
 from packviz.draw.sheet import WIDTH, Sheet
 from packviz.draw.sheet import row as sheets_in_rows
 
+MimeBundle = dict[str, Any]
+"""What a notebook may show for a result, by MIME type."""
+
 
 def read_source(name: str) -> str:
     """Returns the text of a file beside this one: a script or a style sheet."""
@@ -182,13 +185,13 @@ class Panel(widgets.VBox):
     def _show_description(self) -> None:
         self._words.value = _line_html(self.to_text(), tag="pre") if self.as_text.value else ""
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> MimeBundle:
         mime_bundle = {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
         mime_bundle[self._view.kind] = self._view.svg("light")
         return drop_unusable_widget(mime_bundle)
 
 
-def drop_unusable_widget(mime_bundle: dict[str, Any]) -> dict[str, Any]:
+def drop_unusable_widget(mime_bundle: MimeBundle) -> MimeBundle:
     """Returns a widget's output, without the widget itself if nobody can use it.
 
     Programs that run a whole notebook, such as nbconvert and papermill, take no input. A page made
@@ -196,7 +199,7 @@ def drop_unusable_widget(mime_bundle: dict[str, Any]) -> dict[str, Any]:
     its picture. Voilà takes no input either, but serves the widgets to readers.
     """
     kernel = getattr(get_ipython(), "kernel", None)
-    get_parent: Callable[[], dict[str, Any]] = getattr(kernel, "get_parent", dict)
+    get_parent: Callable[[], MimeBundle] = getattr(kernel, "get_parent", dict)
     request = get_parent().get("content", {})
     takes_input = request.get("allow_stdin", True) or "SERVER_SOFTWARE" in os.environ  # Voilà's
     if not takes_input:

@@ -90,8 +90,7 @@ class LengthsPicker(widgets.VBox):
         self.kind.observe(lambda _: self._show_controls(), names="value")
         self._show_controls()
         self._limit_longest()
-        kind_row = row(self.kind, self.sequences)
-        super().__init__([kind_row, row(self.longest, self.seed), self.typed])
+        super().__init__([row(self.kind, self.sequences), row(self.longest, self.seed), self.typed])
 
     @property
     def is_random(self) -> bool:

@@ -103,8 +103,9 @@ class StaircasePanel(Panel):
 
 
 def _option_slider(description: str, options: Sequence[int]) -> widgets.SelectionSlider:
-    layout = widgets.Layout(width="480px")
-    return widgets.SelectionSlider(options=options, description=description, layout=layout)
+    return widgets.SelectionSlider(
+        options=options, description=description, layout=widgets.Layout(width="480px")
+    )
 
 
 @lru_cache(32)

@@ -56,8 +56,9 @@ class StatePanel(BatchPanel):
             torch.manual_seed(0)
             self._lstm = torch.nn.LSTM(2, 3, batch_first=True)
             self._data = torch.randn(len(self.lengths), longest, 2)
-        weights = {name: weight.tolist() for name, weight in self._lstm.named_parameters()}
-        self.set_trait("weights", weights)
+        self.set_trait(
+            "weights", {name: weight.tolist() for name, weight in self._lstm.named_parameters()}
+        )
         self.set_trait("x", tuple(self._data.tolist()))
 
     @traitlets.validate("lengths")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from browser.lab import Control, Notebook, Panel
@@ -77,6 +78,9 @@ class Walk:
     def _complain(self, control: Control, text: str) -> None:
         self.complaints.append(f"cell {self.panel.cell}: {control.kind} {control.name!r} {text}")
 
+    def _of_panel(self, function: str) -> Any:
+        return self.notebook.call(function, self.panel.id)
+
     def _usable(self, *kinds: str) -> dict[Key, Control]:
         found = keyed(self.notebook.controls(self.panel, *kinds))
         return {key: control for key, control in found.items() if control.usable}
@@ -100,30 +104,31 @@ class Walk:
 
     def _slider(self, slider: Control) -> None:
         moved = moves(self.notebook, self.panel, slider)
-        if not moved and not self.notebook.call("errorText", self.panel.id):
+        if not moved and not self._of_panel("errorText"):
             self._complain(slider, "leaves the picture as it is")
 
     def _text(self, field: Control) -> None:
         if self.panel.kind != "panel":
             return
-        before = self.notebook.call("signature", self.panel.id)
+        before = self._of_panel("signature")
         self._type(field, GARBAGE)
         if field.name == "error text":  # a search takes any text, and says where nothing is like it
             if not self.notebook.locate(field).page.get_by_text("Nothing matches").count():
                 self._complain(field, f"finds something for {GARBAGE!r}")
-        elif not self.notebook.call("errorText", self.panel.id):
+        elif not self._of_panel("errorText"):
             self._complain(field, f"takes {GARBAGE!r} without a word")
-        elif self.notebook.call("signature", self.panel.id) != before:
+        elif self._of_panel("signature") != before:
             self._complain(field, "loses its picture over wrong input")
         self._type(field, field.value)
-        if error := self.notebook.call("errorText", self.panel.id):
+        if error := self._of_panel("errorText"):
             self._complain(field, f"still shows its error after right input: {error}")
-        if self.notebook.call("signature", self.panel.id) != before:
+        if self._of_panel("signature") != before:
             self._complain(field, "does not come back to its picture after right input")
 
     def _type(self, field: Control, text: str) -> None:
-        self.notebook.locate(field).fill(text)
-        self.notebook.locate(field).blur()
+        where = self.notebook.locate(field)
+        where.fill(text)
+        where.blur()
         self.notebook.settle()
 
     def _button(self, button: Control) -> None:
@@ -141,7 +146,7 @@ class Walk:
             if ("play", play.name, i) in self.done or not play.usable:
                 continue
             self.done.add(("play", play.name, i))
-            before = self.notebook.call("signature", self.panel.id)
+            before = self._of_panel("signature")
             self.notebook.locate(play).click()
             if not self.notebook.changed(self.panel, before, quiet=PLAYS_WITHIN):
                 self._complain(play, "plays, and the picture stays")

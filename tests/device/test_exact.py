@@ -49,7 +49,11 @@ class Pair(NamedTuple):
     allowed: float = 0.0
 
 
-Check = Callable[[str, random.Random], Iterator[Pair]]
+Pairs = Iterator[Pair]
+Check = Callable[[str, random.Random], Pairs]
+Call = Callable[[], Any]
+Way = Callable[..., Any]
+"""A way to run an RNN on a batch, given its lengths and an initial state or `None`."""
 
 
 def compare(check: str, device: str, seed: int) -> int:
@@ -136,7 +140,7 @@ class _Case:
         other.given = [tensor.double() for tensor in self.given]
         return other
 
-    def results(self, way: Callable[..., Any], cast: AbstractContextManager[Any]) -> list[Tensor]:
+    def results(self, way: Way, cast: AbstractContextManager[Any]) -> list[Tensor]:
         """Returns the output and states without a graph, then with one, then all gradients."""
         with cast, torch.no_grad():
             alone = self._called(way, self.given)
@@ -153,7 +157,7 @@ class _Case:
         )
         return [*alone, *(tensor.detach() for tensor in results), *gradients]
 
-    def _called(self, way: Callable[..., Any], given: Sequence[Tensor]) -> list[Tensor]:
+    def _called(self, way: Way, given: Sequence[Tensor]) -> list[Tensor]:
         x, *states = given
         hx = states[0] if len(states) == 1 else tuple(states) or None
         return _leaves(way(self.rnn, x, self.lengths, hx))
@@ -168,7 +172,7 @@ def _torchs(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
     return original.pad_packed_sequence(out, rnn.batch_first)[0], final
 
 
-def _run(method: str) -> Callable[..., Any]:
+def _run(method: str) -> Way:
     return lambda rnn, x, lengths, hx: running.run(rnn, x, lengths, hx, method=method)
 
 
@@ -188,7 +192,7 @@ _MODES = ("RNN_tanh", "RNN_relu", "GRU", "LSTM")
 # The checks.
 
 
-def _packing(device: str, rng: random.Random) -> Iterator[Pair]:
+def _packing(device: str, rng: random.Random) -> Pairs:
     """Compares the two drop-ins, with gradients."""
     for dtype in (torch.float32, torch.float64, torch.float16, torch.int64):
         for first, in_order in product((False, True), repeat=2):
@@ -224,7 +228,7 @@ def _running(
     dtype: torch.dtype = torch.float32,
     tf32: bool = False,
     autocast: torch.dtype | None = None,
-) -> Iterator[Pair]:
+) -> Pairs:
     """Compares every way to run an RNN, in one precision, with torch in double precision. The
     dtypes are torch's.
     """
@@ -249,15 +253,13 @@ def _running(
                     yield Pair(f"{what} {i}", result.double(), exact, allowed[i])
 
 
-def _autocast(device: str, rng: random.Random) -> Iterator[Pair]:
+def _autocast(device: str, rng: random.Random) -> Pairs:
     """Compares the results under autocast. On a CPU few kernels support float16."""
     for dtype in (torch.bfloat16, *[torch.float16] * device.startswith("cuda")):
         yield from _running(device, rng, autocast=dtype)
 
 
-def _helper_calls(
-    lengths: list[int], steps: int, device: str
-) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+def _helper_calls(lengths: list[int], steps: int, device: str) -> dict[str, tuple[Call, Call]]:
     """Returns the everyday helpers with gradients, each with a loop over the sequences."""
     n, x = torch.tensor(lengths), torch.randn(steps, len(lengths), 3).to(device).requires_grad_()
     packed = original.pack_padded_sequence(x.detach(), n, enforce_sorted=False)
@@ -285,7 +287,7 @@ def _helper_calls(
     }
 
 
-def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
+def _helpers(device: str, rng: random.Random) -> Pairs:
     """Compares the everyday helpers, with gradients, with loops over the sequences."""
     lengths = _lengths(rng)
     for name, (ours, loop) in _helper_calls(
@@ -294,7 +296,7 @@ def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
         yield Pair(f"{name} of {lengths}", ours(), loop(), 1e-5)
 
 
-def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
+def _waiting(device: str, rng: random.Random) -> Pairs:
     """Checks that nothing waits for a GPU, forward or backward, on a batch with new lengths, by
     torch's own error.
     """
@@ -313,7 +315,7 @@ def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
             yield Pair(f"{case}: {name}, called again", after, before, 1e-3)
 
 
-def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
+def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Call]:
     n, steps = torch.tensor(case.lengths), max(case.lengths)
     x, on_device = torch.randn(steps, len(n), 3).to(device).requires_grad_(), n.to(device)
 
@@ -322,7 +324,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
             packing.pack_padded_sequence(x, n, enforce_sorted=False)
         )[0]
 
-    calls: dict[str, Callable[[], Any]] = {}
+    calls: dict[str, Call] = {}
     for name, way in _METHODS.items():
         calls[name] = partial(case.results, way, nullcontext())
     calls |= {name: ours for name, (ours, _) in _helper_calls(case.lengths, steps, device).items()}
@@ -331,7 +333,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     return calls
 
 
-def _streams(device: str, rng: random.Random) -> Iterator[Pair]:
+def _streams(device: str, rng: random.Random) -> Pairs:
     """Runs a batch on two streams, the first of which is busy when it is to copy the indices."""
     case = _Case(rng.choice(_MODES), rng, torch.float64, device)
     expected = case.results(_torchs, nullcontext())
@@ -347,7 +349,7 @@ def _streams(device: str, rng: random.Random) -> Iterator[Pair]:
         yield Pair(f"{case}: {name} on two streams", [first, second], [expected] * 2, 1e-8)
 
 
-def _capture(device: str, rng: random.Random) -> Iterator[Pair]:
+def _capture(device: str, rng: random.Random) -> Pairs:
     """Captures a CUDA graph of a compiled `Ragged` (by a C compiler), and calls it again."""
     lengths = [1, *_lengths(rng)]
     x = torch.randn(max(lengths), len(lengths), 3, device=device, dtype=torch.float64)

@@ -149,7 +149,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
 
 def test_the_maps_of_a_picture_share_one_scale():
     maps = {"little": [[0.8, 0.2], [0.5, 0.5]], "much": [[0.2, 0.8], [0.5, 0.5]]}
-    drawing = ParsedSvg(pv.draw.Attention(1, maps).to_svg("light"))
+    drawing = ParsedSvg(pv.draw.Attention(1, maps).to_svg())
     little, much = [box.width for box in drawing.boxes if box.fill == palette.REAL]
     assert little == pytest.approx(much / 4)
 

@@ -77,6 +77,23 @@ def padded(batch, rest=(), batch_first=False, **options):
     )
 
 
+def agrees(way, name, *arguments, **options):
+    """Whether our function returns or raises by this way what torch's does."""
+    with by(way):
+        ours = outcome(getattr(pv, name), *arguments, **options)
+    return same(ours, outcome(getattr(rnn, name), *arguments, **options))
+
+
+def pads_as_torch(packed):
+    return same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+
+
+def has_same_gradients(ours, theirs, x):
+    """Whether two results have the same gradients, bit for bit."""
+    grads = [torch.autograd.grad(y, x, weights(y))[0] for y in (ours, theirs)]
+    return torch.equal(*map(bits, grads))
+
+
 def sort(batch):
     return sorted(batch[0], reverse=True), batch[1]
 
@@ -103,8 +120,7 @@ def test_packs_as_torch(batch, rest, batch_first, enforce_sorted, dtype, way):
         theirs = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
         assert same(ours, theirs)
         if dtype in FLOATS:
-            grads = [torch.autograd.grad(p.data, x, weights(p.data))[0] for p in (ours, theirs)]
-            assert torch.equal(*map(bits, grads))
+            assert has_same_gradients(ours.data, theirs.data, x)
 
 
 @given(
@@ -125,8 +141,7 @@ def test_pads_as_torch(batch, rest, batch_first, enforce_sorted, more, dtype, va
     theirs = rnn.pad_packed_sequence(packed, batch_first, value, total)
     assert same(ours, theirs)
     if differentiable:
-        grads = [torch.autograd.grad(y, packed.data, weights(y))[0] for y, _ in (ours, theirs)]
-        assert torch.equal(*map(bits, grads))
+        assert has_same_gradients(ours[0], theirs[0], packed.data)
 
 
 @ways
@@ -165,10 +180,7 @@ def test_bad_input_is_refused_as_torch_does(way, grad):
         if isinstance(x, torch.Tensor):
             x = x.requires_grad_(grad)
         arguments = x, lengths, batch_first, enforce_sorted
-        with by(way):
-            ours = outcome(pv.pack_padded_sequence, *arguments)
-        theirs = outcome(rnn.pack_padded_sequence, *arguments)
-        assert same(ours, theirs), arguments
+        assert agrees(way, "pack_padded_sequence", *arguments), arguments
 
 
 @ways
@@ -220,17 +232,9 @@ def test_padding_values(way, enforce_sorted, equal):
         )
         packed = packed._replace(data=data[: len(packed.data)])
         for value in values:
-            with by(way):
-                ours = outcome(pv.pad_packed_sequence, packed, False, value)
-                longer = outcome(pv.pad_packed_sequence, packed, False, value, 5)
-            assert same(ours, outcome(rnn.pad_packed_sequence, packed, False, value)), (
-                dtype,
-                value,
-            )
-            assert same(longer, outcome(rnn.pad_packed_sequence, packed, False, value, 5)), (
-                dtype,
-                value,
-            )
+            for total in (None, 5):
+                arguments = packed, False, value, total
+                assert agrees(way, "pad_packed_sequence", *arguments), (dtype, value)
 
 
 @ways
@@ -241,9 +245,7 @@ def test_total_lengths(way):
         )
         packed = packed._replace(data=packed.data.requires_grad_())
         for total in (3, 4, 7, 0, -1, True, 5.0, torch.tensor(5), "5", None):
-            with by(way):
-                ours = outcome(pv.pad_packed_sequence, packed, total_length=total)
-            assert same(ours, outcome(rnn.pad_packed_sequence, packed, total_length=total)), total
+            assert agrees(way, "pad_packed_sequence", packed, total_length=total), total
 
 
 @ways
@@ -256,10 +258,7 @@ def test_packed_by_hand(way):
             theirs = outcome(rnn.pad_packed_sequence, packed, batch_first)
             assert same(ours, theirs), packed
             if isinstance(ours, tuple) and ours[0].numel():
-                grads = [
-                    torch.autograd.grad(y, packed.data, weights(y))[0] for y, _ in (ours, theirs)
-                ]
-                assert torch.equal(*map(bits, grads))
+                assert has_same_gradients(ours[0], theirs[0], packed.data)
 
 
 @ways
@@ -427,17 +426,16 @@ def test_an_index_is_never_stale():
     with by("index"):
         packed = PackedSequence(data, torch.tensor([3, 2, 1]), None, torch.tensor([2, 0, 1]))
         indices.cache_index(indices.index_from_packed(packed), packed)
-        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        assert pads_as_torch(packed)
         packed.unsorted_indices.copy_(torch.tensor([0, 2, 1]))
-        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        assert pads_as_torch(packed)
         packed.batch_sizes.copy_(torch.tensor([4, 1, 1]))
         packed = packed._replace(unsorted_indices=torch.tensor([3, 0, 1, 2]))
-        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        assert pads_as_torch(packed)
         other = packed._replace(unsorted_indices=torch.tensor([0, 3, 1, 2]))
-        assert same(pv.pad_packed_sequence(other), rnn.pad_packed_sequence(other))
-        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
-        short = packed._replace(data=data[:5])
-        assert outcome(pv.pad_packed_sequence, short) == outcome(rnn.pad_packed_sequence, short)
+        assert pads_as_torch(other)
+        assert pads_as_torch(packed)
+        assert agrees("index", "pad_packed_sequence", packed._replace(data=data[:5]))
 
 
 @ways
@@ -447,7 +445,7 @@ def test_packed_sequences_stay_torchs_own(way):
         packed = pv.pack_padded_sequence(x, [1, 3, 2], enforce_sorted=False)
         assert type(packed) is PackedSequence
         for other in (packed.double(), packed.to(torch.float16), packed.cpu(), packed.float()):
-            assert same(pv.pad_packed_sequence(other), rnn.pad_packed_sequence(other))
+            assert pads_as_torch(other)
         detached = packed._replace(data=packed.data.detach())
         copy = pickle.loads(pickle.dumps(detached))
         assert same(copy, detached)

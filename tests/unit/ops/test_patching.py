@@ -18,13 +18,15 @@ from torchs import bits, outcome, same, weights
 import packviz as pv
 from packviz.ops import original, packing
 
-TORCHS = {name: getattr(rnn, name) for name in original.FUNCTION_NAMES}
 OURS = {name: getattr(packing, name) for name in original.FUNCTION_NAMES}
 
 
 def in_place():
     """Returns the functions under torch's names."""
     return {name: getattr(rnn, name) for name in original.FUNCTION_NAMES}
+
+
+TORCHS = in_place()
 
 
 @pytest.fixture(autouse=True)

@@ -88,7 +88,8 @@ def assert_close(ours, theirs, tolerance=2e-5):
         torch.testing.assert_close(result, wanted, rtol=tolerance, atol=tolerance)
 
 
-def assert_same_gradients(ours, theirs, our_leaves, leaves):
+def assert_same_with_gradients(ours, theirs, our_leaves, leaves):
+    assert_close(ours, theirs)
     weights = [torch.randn_like(result) for result in theirs]
     gradients = torch.autograd.grad(ours, our_leaves, weights)
     assert_close(gradients, torch.autograd.grad(theirs, leaves, weights), 1e-4)
@@ -116,10 +117,9 @@ def test_values_and_gradients_are_torchs(case, lengths, more, states, padding_va
         taken = pv.real_mask(n, width) if way == "by a mask" else lengths
         ours = module(x, hx, taken, padding_value=padding_value)
     theirs = by_torch(rnn, x, n, hx, padding_value=padding_value)
-    assert_close(flat(ours), flat(theirs))
     inputs = [x] if hx is None else [x, *hx] if isinstance(hx, tuple) else [x, hx]
     leaves = [[*inputs, *r.parameters()] for r in (module, rnn)]
-    assert_same_gradients(flat(ours), flat(theirs), *leaves)
+    assert_same_with_gradients(flat(ours), flat(theirs), *leaves)
 
 
 def test_the_width_is_that_of_x_or_the_one_that_is_asked_for():
@@ -283,10 +283,7 @@ def test_what_is_done_to_it_counts(name, before):
     other = pv.Ragged(other)
     x, n, _ = batch(plain, [3, 5, 1])
     leaves = [[p for p in rnn.parameters() if p.requires_grad] for rnn in (other, plain)]
-    ours = flat(other(x, lengths=n))
-    theirs = flat(by_torch(plain, x, n))
-    assert_close(ours, theirs)
-    assert_same_gradients(ours, theirs, *leaves)
+    assert_same_with_gradients(flat(other(x, lengths=n)), flat(by_torch(plain, x, n)), *leaves)
 
 
 def test_spectral_norm_agrees_once_it_has_converged():
@@ -299,8 +296,7 @@ def test_spectral_norm_agrees_once_it_has_converged():
     x, n, _ = batch(plain, [3, 5, 1])
     for _ in range(100):
         results = flat(other(x, lengths=n)), flat(by_torch(plain, x, n))
-    assert_close(*results)
-    assert_same_gradients(*results, [*other.parameters()], [*plain.parameters()])
+    assert_same_with_gradients(*results, [*other.parameters()], [*plain.parameters()])
 
 
 def test_hooks_run_once_and_replicas_use_their_own_weights():
@@ -415,16 +411,21 @@ class Reference(nn.Module):
         return torch.relu(self.model.after(output)), states
 
 
-BATCHES = ((2, 7, [7, 1]), (4, 3, [3, 1, 1, 2]), (3, 9, [4, 4, 4]), (1, 2, [1]))
+BATCHES = ((7, [7, 1]), (3, [3, 1, 1, 2]), (9, [4, 4, 4]), (2, [1]))
 # Inductor does not quote the folder of torch on the compiler's command line.
 CXX = pytest.mark.skipif(
     not shutil.which("g++") or " " in torch.__file__, reason="needs a C++ compiler, and no blanks"
 )
 
 
-def inputs(rnn, size, steps, lengths):
+def inputs(rnn, steps=5, lengths=(5, 2, 3)):
+    size = len(lengths)
     shape = (size, steps, 3) if rnn.batch_first else (steps, size, 3)
     return torch.randn(shape), torch.tensor(lengths)
+
+
+def compiled_in_one_graph(rnn):
+    return torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
 
 
 def dynamic_shapes(rnn):
@@ -437,8 +438,7 @@ def dynamic_shapes(rnn):
 
 
 def exported(model):
-    example = inputs(model.rnn, 3, 5, [5, 2, 3])
-    return torch.export.export(model, example, dynamic_shapes=dynamic_shapes(model.rnn))
+    return torch.export.export(model, inputs(model.rnn), dynamic_shapes=dynamic_shapes(model.rnn))
 
 
 def assert_right(run, model):
@@ -446,7 +446,7 @@ def assert_right(run, model):
     batches = [*BATCHES]
     for _ in range(4):
         size, steps = torch.randint(1, 20, (2,)).tolist()
-        batches.append((size, steps, torch.randint(1, steps + 1, (size,)).tolist()))
+        batches.append((steps, torch.randint(1, steps + 1, (size,)).tolist()))
     for sizes in batches:
         x, n = inputs(model.rnn, *sizes)
         assert_close(run(x, n), flat(Reference(model)(x, n)))
@@ -468,8 +468,7 @@ def test_a_training_step_compiles_in_one_graph(kind, backend):
         x, n = inputs(model.rnn, *sizes)
         results = flat(compiled(x, n))
         wanted = flat(Reference(model)(x, n))
-        assert_close(results, wanted)
-        assert_same_gradients(results, wanted, leaves, leaves)
+        assert_same_with_gradients(results, wanted, leaves, leaves)
     mask = pv.real_mask(n, x.shape[0])
     assert_close(flat(compiled(x, mask)), wanted)
     torch._dynamo.reset()
@@ -481,10 +480,9 @@ def test_a_training_step_compiles_in_one_graph(kind, backend):
 def test_a_training_step_without_lengths_compiles(kind):
     rnn = build(kind, num_layers=2, batch_first=True)
     x = torch.randn(3, 2, 3)
-    compiled = torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
-    ours, theirs = flat(compiled(x)), flat(rnn(x))
-    assert_close(ours, theirs)
-    assert_same_gradients(ours, theirs, [*compiled.parameters()], [*rnn.parameters()])
+    compiled = compiled_in_one_graph(rnn)
+    leaves = [[*module.parameters()] for module in (compiled, rnn)]
+    assert_same_with_gradients(flat(compiled(x)), flat(rnn(x)), *leaves)
     if kind == "LSTM":  # torch's own cannot
         with pytest.raises(ValueError, match="lengths is empty"):
             compiled(torch.zeros(0, 2, 3))
@@ -502,13 +500,12 @@ def test_dropout_between_layers_compiles():
     x, n, hx = batch(rnn, [4, 2, 3], states=True)
     for dropout in (1.0, 1e-9):
         rnn.dropout = dropout
-        compiled = torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
+        compiled = compiled_in_one_graph(rnn)
         results = flat(compiled(x, hx, n))
         wanted = flat(by_torch(rnn, x, n, hx))
-        assert_close(results, wanted)
-        assert_same_gradients(results, wanted, [x, hx], [x, hx])
+        assert_same_with_gradients(results, wanted, [x, hx], [x, hx])
     rnn.dropout = 0.5
-    compiled = torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
+    compiled = compiled_in_one_graph(rnn)
     first, second = (compiled(x, hx, n)[0] for _ in range(2))
     assert not torch.equal(first, second)
     zeros = torch.cat([(first[t] == 0).sum()[None] for t in range(2)])
@@ -522,7 +519,7 @@ def test_autocast_gives_the_dtypes_of_torch(kind, dtype):
     torch._dynamo.reset()
     rnn = build(kind)
     x, n, _ = batch(rnn, [4, 2])
-    compiled = torch.compile(ragged(rnn), fullgraph=True, backend="aot_eager")
+    compiled = compiled_in_one_graph(rnn)
     with torch.autocast("cpu", torch.bfloat16):
         ours = flat(compiled(x.to(dtype), lengths=n))
         eager = flat(ragged(rnn)(x.to(dtype), lengths=n))
@@ -561,8 +558,7 @@ def session(model, **options):
     """Exports a model to ONNX, and returns a function that runs it."""
     runtime = pytest.importorskip("onnxruntime")
     file = io.BytesIO()
-    example = inputs(model.rnn, 3, 5, [5, 2, 3])
-    torch.onnx.export(model, example, file, input_names=["x", "lengths"], **options)
+    torch.onnx.export(model, inputs(model.rnn), file, input_names=["x", "lengths"], **options)
     made = runtime.InferenceSession(file.getvalue())
 
     def run(x, n):
@@ -572,7 +568,7 @@ def session(model, **options):
 
 
 def by_trace(model):
-    traced = torch.jit.trace(model, inputs(model.rnn, 3, 5, [5, 2, 3]))
+    traced = torch.jit.trace(model, inputs(model.rnn))
     return lambda *given: flat(traced(*given))
 
 
@@ -635,7 +631,7 @@ def test_onnx_takes_states_widths_and_padding_values(monkeypatch):
     pytest.importorskip("onnxscript")
     model = Padding("GRU").eval()
     how = {"dynamo": True, "dynamic_shapes": dynamic_shapes(model.rnn), "verbose": False}
-    x, n = inputs(model.rnn, 2, 6, [4, 2])
+    x, n = inputs(model.rnn, 6, [4, 2])
     wanted = by_torch(model.rnn, x, n, torch.ones(1, 2, 4), 8, -1.5)
     assert_close(session(model, **how)(x, n), flat(wanted))
     with pytest.raises(RuntimeError, match="legacy exporter ignores padding_value"):

@@ -85,6 +85,16 @@ class Case:
     def run(self, method="auto"):
         return pv.run(self.rnn, self.x, self.lengths, self.hx, method=method, **self.options)
 
+    def check(self, method):
+        """Compares the results of a method with the expected ones."""
+        same(flat(self.run(method)), flat(self.expected()))
+
+    def check_with_gradients(self, result):
+        """Compares results and their gradients with the expected ones."""
+        expected = self.expected()
+        same(flat(result), flat(expected))
+        same(self.gradients(result, retain_graph=True), self.gradients(expected))
+
     def gradients(self, result, which=(True, True, True), **options):
         """Computes the gradients of the chosen results, each times fixed random numbers."""
         used = [t for t, use in zip(flat(result), which, strict=False) if use]
@@ -250,11 +260,10 @@ def test_there_is_no_gradient_where_torch_has_none(cell, options, lengths):
 def test_without_gradients_it_is_the_same(case):
     with torch.no_grad():
         expected = flat(case.expected())
-        for method in case.methods():
-            same(flat(case.run(method)), expected)
-    with torch.inference_mode():
-        for method in case.methods():
-            same(flat(case.run(method)), expected)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            for method in case.methods():
+                same(flat(case.run(method)), expected)
     for method in case.methods():  # caches made in inference mode must work outside of it
         case.gradients(case.run(method))
 
@@ -393,7 +402,7 @@ def test_batched_gradients(case):
 @pytest.mark.parametrize("cell", CELLS)
 def test_dropout_between_layers(cell, method):
     batch = case(cell, num_layers=2, dropout=1.0)
-    same(flat(batch.run(method)), flat(batch.expected()))  # everything is dropped in both
+    batch.check(method)  # everything is dropped in both
     batch.rnn.dropout = 0.5
     torch.manual_seed(0)
     sample, other = batch.run(method)[0], batch.run(method)[0]
@@ -402,7 +411,7 @@ def test_dropout_between_layers(cell, method):
     with torch.no_grad():
         same(batch.run(method)[0], sample)  # a reentrant checkpoint runs both
     batch.rnn.eval()
-    same(flat(batch.run(method)), flat(batch.expected()))
+    batch.check(method)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -427,9 +436,7 @@ def test_parametrised_weights(method):
     batch = case(nn.LSTM, num_layers=2)
     parametrizations.weight_norm(batch.rnn, "weight_hh_l0")
     batch.inputs = [batch.x, *batch.rnn.parameters()]
-    result, expected = batch.run(method), batch.expected()
-    same(flat(result), flat(expected))
-    same(batch.gradients(result), batch.gradients(expected))
+    batch.check_with_gradients(batch.run(method))
 
 
 class Model(nn.Module):
@@ -453,9 +460,8 @@ def test_other_weights_for_one_call(cell, method):
     weights = {f"rnn.{name}": weight for name, weight in other.rnn.named_parameters()}
     model = Model(batch.rnn, method)
     result = torch.func.functional_call(model, weights, (other.x, other.lengths))
-    same(flat(result), flat(other.expected()))
-    same(other.gradients(result), other.gradients(other.expected()))
-    same(flat(batch.run(method)), flat(batch.expected()))
+    other.check_with_gradients(result)
+    batch.check(method)
 
 
 class Doubled(nn.GRU):
@@ -479,14 +485,14 @@ def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
             lambda module, given, result, seen=seen: seen.append(1)
         )
         for method in METHODS:
-            same(flat(batch.run(method)), flat(batch.expected()))
+            batch.check(method)
         assert len(seen) == 2 * len(METHODS)
         handle.remove()
     monkeypatch.setattr(running, "_calls_kernel_directly", lambda *given: False)
     batch = Case(nn.GRU(3, 4).requires_grad_(False), lengths, **options)
     with torch.no_grad():
         for method in ("packed", "frozen"):
-            same(flat(batch.run(method)), flat(batch.expected()))
+            batch.check(method)
         traced = torch.jit.trace(
             lambda x: pv.run(batch.rnn, x, batch.lengths, **options)[0], batch.x, check_trace=False
         )
@@ -688,12 +694,10 @@ def test_states_in_any_strides(cell, lengths, method):
         leaf = state.detach().requires_grad_()
         batch.hx = (leaf, leaf * 0.5) if cell is nn.LSTM else leaf
         batch.inputs = [batch.x, leaf, *batch.rnn.parameters()]
-        expected, result = batch.expected(), batch.run(method)
-        same(flat(result), flat(expected))
-        same(batch.gradients(result, retain_graph=True), batch.gradients(expected))
+        batch.check_with_gradients(batch.run(method))
         if cell is nn.LSTM:  # torch accepts a list, too
             batch.hx = list(batch.hx)
-            same(flat(batch.run(method)), flat(expected))
+            batch.check(method)
 
 
 def test_relu_may_grow_in_the_padding():

@@ -92,14 +92,10 @@ def test_a_pass_goes_on_where_it_stopped(n, drop_last, data):
         assert list(resumed) == list(sampler)  # the epoch after it
 
 
-@pytest.fixture
-def in_a_group(monkeypatch):
+def test_rank_and_replicas_come_from_torch(monkeypatch):
     monkeypatch.setattr(distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
     monkeypatch.setattr(distributed, "get_rank", lambda: 2)
-
-
-def test_rank_and_replicas_come_from_torch(in_a_group):
     n = range(1, 31)
     told = pv.BucketSampler(n, 4, num_replicas=3, rank=2)
     assert list(pv.BucketSampler(n, 4)) == list(told)

@@ -44,7 +44,7 @@ def test_strategies_and_masks(strategy, mask):
 
 
 def test_a_row_has_room_for_the_longest_unless_it_is_cut():
-    panel = RowPanel([5, 3, 2], row_size=10)
+    panel = RowPanel([5, 3, 2])
     assert (panel.row_size.min, panel.row_size.max) == (5, 20)
     move(panel.strategy, CUT)
     assert panel.row_size.min == 1

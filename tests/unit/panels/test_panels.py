@@ -206,7 +206,7 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
         ),
         (partial(StaircasePanel, [5, 4], rectangles=9), [], "rectangles went from 9 to 2 to fit."),
         (
-            partial(StaircasePanel, kind="uniform"),
+            StaircasePanel,
             [("picker.kind", "sentences")],
             "longest went from 128 to 51 to fit.",
         ),
