@@ -71,7 +71,7 @@ def run(
     total_length: int | None = None,
     padding_value: float = 0.0,
     method: Method = "auto",
-) -> RunResult:
+) -> tuple[Any, State]:
     """Runs an RNN on a padded batch, and returns what pack → RNN → pad returns, usually sooner.
 
     If the batch is already packed, the output is packed, too.

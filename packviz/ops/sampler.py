@@ -12,9 +12,6 @@ from packviz.core.batches import BUCKETED, WINDOW, batches, split
 from packviz.core.layout import Layout
 from packviz.core.validation import kind_of, require_at_least
 
-SamplerState = dict[str, int]
-"""The place of a sampler in its epochs, and the settings that its batches depend on, by name."""
-
 
 class BucketSampler(Sampler[list[int]]):
     """A sampler that yields batches of sequences with similar lengths, in random order.
@@ -112,7 +109,7 @@ class BucketSampler(Sampler[list[int]]):
         """
         self.load_state_dict({"epoch": epoch, "yielded": self._start * (epoch == self.epoch)})
 
-    def state_dict(self) -> SamplerState:
+    def state_dict(self) -> dict[str, int]:
         """Returns the epoch of the pass in progress, and how many of its batches were yielded.
 
         The batches depend on the other entries, which are arguments of the sampler, and a checksum
@@ -120,13 +117,13 @@ class BucketSampler(Sampler[list[int]]):
         """
         return {**self._state, **self._settings()}
 
-    def _settings(self) -> SamplerState:
+    def _settings(self) -> dict[str, int]:
         names = ("batch_size", "window", "seed", "num_replicas", "drop_last")
         settings = {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
         settings["lengths_checksum"] = zlib.crc32(self.lengths.tobytes())
         return settings
 
-    def load_state_dict(self, state: SamplerState) -> None:
+    def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next pass continue after the last batch that was yielded.
 
         Raises:
