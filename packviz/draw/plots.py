@@ -50,7 +50,8 @@ def padding_waste(
     cells = {}
     padding_shares = []
     lines = []
-    for name, batch_layouts in groups.items():
+    for key, batch_layouts in groups.items():
+        name = str(key)  # a key may be the number of an epoch
         layouts = list(batch_layouts)
         if not all(isinstance(layout, Layout) for layout in layouts):
             raise TypeError(f"the batches of {name!r} must be layouts, as in [Layout([5, 3, 2])]")

@@ -16,7 +16,7 @@ layouts = st.builds(
     st.lists(st.integers(1, 200), min_size=1, max_size=60),
     st.integers(0, 9),
 )
-names = st.text("abcd ", min_size=1, max_size=40)
+names = st.text("abcd ", min_size=1, max_size=40) | st.integers(0, 9)
 X = [2, 4, 8, 16]
 
 
