@@ -377,8 +377,8 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 # %% [markdown]
 # ## Exercise
 #
-# Write a mean over time that ignores the padding. `x` is `(B, T, F)` and `lengths` is a list. The padding may contain
-# anything, even NaN.
+# Write a mean over time that ignores the padding. `x` is `(B, T, F)`, where `T` may exceed the longest sequence, and
+# `lengths` is a list. The padding may contain anything, even NaN.
 
 # %% tags=["exercise"]
 def my_masked_mean(x, lengths):

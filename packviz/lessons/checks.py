@@ -80,10 +80,13 @@ def same_scores(
         _, (h_n, _) = lstm(embedding(x))
         return linear(h_n[0])
 
-    for batch in (list(reviews[1:]), list(reviews)):
+    comparisons: list[Comparison] = []
+    for batch in (list(reviews), list(reviews[1:])):
         alone = cat([scores(review[None]) for review in batch]).detach()
         yours = answer([*batch])
         if problem := _shape_problem(yours, alone.shape):
+            if comparisons:
+                problem += f" This time, `reviews` has only {len(batch)} entries."
             return Verdict(False, problem)
         rows = Comparison(
             "largest score of each review; target: alone",
@@ -104,7 +107,8 @@ def same_scores(
                 f"Not yet: some reviews do not get the scores that they get alone. {hint}",
                 [rows],
             )
-    return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
+        comparisons.append(rows)
+    return Verdict(True, "Each review gets the scores that it gets alone.", comparisons[:1])
 
 
 @exercise
@@ -131,7 +135,7 @@ def batch_sizes(answer: LengthsFunction) -> Verdict:
 @exercise
 def final_states(answer: BatchFunction) -> Verdict:
     """Checks a function that picks the final states of a bidirectional RNN from its output."""
-    from torch import arange  # noqa: PLC0415 - torch loads slowly
+    from torch import Generator, randperm  # noqa: PLC0415 - torch loads slowly
 
     from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
 
@@ -141,8 +145,10 @@ def final_states(answer: BatchFunction) -> Verdict:
         cell_halves = itertools.product(range(rows), range(steps), "→←")
         names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in cell_halves]
         # Each half of a cell contains its own number, which shows where it was taken from.
-        half_codes = arange(1.0, len(names) + 1)
-        names_by_code = {(code,) * hidden_size: name for code, name in enumerate(["0", *names])}
+        half_codes = 1.0 + randperm(len(names), generator=Generator().manual_seed(0))
+        names_by_code = {(0.0,) * hidden_size: "0"}
+        for code, name in zip(half_codes.tolist(), names, strict=True):
+            names_by_code[(code,) * hidden_size] = name
         output = half_codes.repeat_interleave(hidden_size).reshape(rows, steps, 2 * hidden_size)
         output = output.where(real_mask(lengths)[..., None], 0)
         yours = answer(output, list(lengths))
@@ -203,27 +209,29 @@ def masked_mean(answer: BatchFunction) -> Verdict:
     cases = [
         (
             [3, 1, 2],
+            3,
             0.0,
             "Add up the real steps, and divide each row by its own length, because T counts the"
             " padding, too.",
         ),
         (
             [2, 4],
+            5,
             4.0,
             "The padding contains 4 here, and so do the data. Set the padding to 0 before you add"
             " up; the lengths show where it is.",
         ),
         (
             [1, 3],
+            4,
             math.nan,
             "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill.",
         ),
     ]
-    for lengths, padding, hint in cases:
-        real = real_mask(lengths, 4)
-        n_rows, n_steps = real.shape
-        first_values = 2.0 + 4 * arange(n_rows)
-        data = first_values[:, None] + 2 * arange(n_steps)
+    for lengths, n_steps, padding, hint in cases:
+        real = real_mask(lengths, n_steps)
+        first_values = 3.0 + 4 * arange(len(lengths))
+        data = first_values[:, None] + arange(n_steps) ** 2
         real_means = data.where(real, 0).sum(1) / tensor(lengths)
         target = stack([real_means, -real_means], dim=1)
         x = stack([data, -data], dim=2).where(real[..., None], padding)
@@ -255,14 +263,14 @@ def right_padded(answer: BatchFunction) -> Verdict:
     from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
     first_x = tensor([[0, 3, 1], [5, 9, 2]])
-    second_x = tensor([[9, 0, 4, 0], [9, 9, 9, 7]])
+    second_x = tensor([[9, 0, 9, 0], [8, 9, 9, 7]])
     for x, lengths, hint in (
         (
             first_x,
             [2, 3],
             "The data of a row begin at column T − length: 1 in row a, and 0 in row b.",
         ),
-        (second_x, [3, 1], "Here, the padding is 9, and zeros are data, so use the lengths."),
+        (second_x, [3, 1], "Here, the padding is not 0, and zeros are data, so use the lengths."),
     ):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
@@ -330,7 +338,12 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
                 hint = "The order is reversed. Keep the order of the given pairs."
             if part.tolist() == target:
                 hint = "The numbers are right, but give whole ones, of dtype torch.long."
-            if not rows.agree or part.dtype != int64:
+            is_loss_target = name == "tags"
+            if (
+                not rows.agree
+                or part.is_floating_point()
+                or (is_loss_target and part.dtype != int64)
+            ):
                 return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
         if tag_copies != tags:
             return Verdict(False, "You have changed the tags that were given. Pad a copy of them.")
@@ -416,7 +429,7 @@ def most_written(batches: Mapping[str, Lengths], answers: Mapping[str, str]) -> 
     for question, letter in yours.items():
         if letter != targets[question]:
             hint = _MOST_WRITTEN_HINTS[question]
-            if letter not in batches:
+            if letter not in [*batches]:
                 hint = f"Give the letter of a batch, such as 'a', not {letter!r}."
             return _not_solved(repr(question), hint)
     pad_bytes_text, lstm_bytes_text = (
@@ -567,13 +580,14 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
         (steady_rounds, {"padded", "packed", "run"}, "padded", "All three are exact here."),
         (steady_rounds, {"packed", "run"}, "run", "The fastest method of all gives wrong results."),
     ]
-    for i in range(4):
+    for busy_pair in itertools.combinations(range(5), 2):
         busy_rounds = [{"padded": 3.0, "packed": 1.0, "run": 2.0}] * 5
-        busy_rounds[i : i + 2] = [slow_round, slow_round]
+        for i in busy_pair:
+            busy_rounds[i] = slow_round
         cases.append(
             (
                 busy_rounds,
-                {"packed", "run"},
+                {"padded", "packed", "run"},
                 "packed",
                 "The machine was busy in two rounds, which spoils a mean. Take the median.",
             )
@@ -773,8 +787,8 @@ def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
 
 def _real_numbers(x: Tensor, lengths: Iterable[int]) -> list[str]:
     """Returns the real numbers of each row of a padded batch `(B, T)` as text."""
-    rows = zip(x.tolist(), lengths, strict=True)
-    return [" ".join(f"{value:g}" for value in row[:n]) for row, n in rows]
+    rows = zip(x.long().tolist(), lengths, strict=True)
+    return [" ".join(map(str, row[:n])) for row, n in rows]
 
 
 @exercise

@@ -20,7 +20,7 @@ from packviz.draw.picture import show
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
 from packviz.lessons.checks import spoilt_batches
 from packviz.lessons.exercise import NO_RESULT_MESSAGE, Comparison, exercise
-from packviz.ops.masks import align
+from packviz.ops.masks import align, real_mask
 from packviz.panels.panel import Companion
 
 QUIZZES = tomllib.loads(
@@ -310,7 +310,7 @@ CHECKS = {
             "Give `linear` each review's": partial(scores, state=1),
             "final hidden state": partial(gathered, behind=2),
             "h_n[0] of the packed": lambda reviews: torch.ones(len(reviews), 3),
-            "Return a tensor of shape (3, 3).": lambda reviews: scores(REVIEWS),
+            "`reviews` has only 3 entries.": lambda reviews: scores(REVIEWS),
         },
         [scores, gathered, lambda reviews: scores(reviews).detach().double()],
     ),
@@ -347,6 +347,7 @@ CHECKS = {
             "The reverse direction reads the first": last_steps,
             "Yours is a tensor of shape (4, 3)": lambda output, lengths: output[:, 0].T,
             "Yours is a list": lambda output, lengths: lengths,
+            "later outputs are zeros": lambda x, n: final_halves(x.cummax(1)[0], n),
             "right states. Put them in the order": lambda x, n: final_halves(x, n).flip(0),
             "Put the forward half first": lambda x, lengths: final_halves(x, lengths).roll(2, 1),
         },
@@ -373,7 +374,10 @@ CHECKS = {
             "row by row (! marks": real_mean(lambda x, mask: x.where(mask, 0)[:, :, [0, 0]]),
             "Yours is an ndarray": lambda x, lengths: x.mean(1).numpy(),
             "contains NaN here, and 0 × NaN": real_mean(torch.mul),
-            "(3, 2). Yours is a tensor of shape (3, 4).": lambda x, lengths: x.mean(2),
+            "size of tensor": lambda x, n: (
+                x.masked_fill(~real_mask(n)[..., None], 0).sum(1) / torch.tensor(n)[:, None]
+            ),
+            "(3, 2). Yours is a tensor of shape (3, 3).": lambda x, lengths: x.mean(2),
         },
         [
             real_mean(lambda x, mask: x.where(mask, 0)),
@@ -402,7 +406,7 @@ CHECKS = {
             },
             "'LSTM most'. The LSTM writes a tensor of all": {**WRITERS, "LSTM most": "d"},
             "'LSTM least'. In one of these": {**WRITERS, "LSTM least": "c"},
-            "not ('c',)": {**WRITERS, "LSTM least": ("c",)},
+            "not ['c']": {**WRITERS, "LSTM least": ["c"]},
             "does not fit: 'LSTM least'": {"pad most": "b", "LSTM most": "a"},
         },
         [WRITERS],
@@ -479,7 +483,10 @@ CHECKS = {
             "The fastest method of all": lambda rounds, exact: min(rounds[0], key=rounds[0].get),
             "Take the median": partial(chosen, of=mean),
             "two rounds": lambda rounds, exact: min(exact, key=rounds[0].__getitem__),
-            "busy in two": lambda rounds, exact: "padded" if "padded" in exact else "run",
+            "busy in two": lambda rounds, exact: (
+                "padded" if "padded" in exact else chosen(rounds, exact)
+            ),
+            "spoils a mean": lambda rounds, exact: chosen(rounds[::2], exact),
             "the name of a method": lambda rounds, exact: min(rounds[0].values()),
         },
         [chosen],
