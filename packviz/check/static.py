@@ -16,7 +16,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, permutations
 from typing import Any
 
@@ -147,8 +147,8 @@ def check_static(
         inputs: a tuple of the example's inputs, which may be nested. An input is read as lengths
             if it contains whole numbers, as a tensor, an array or a list, or if it is a mask of the
             real steps or of the padding. If there are several, each gets other values in turn.
-            Ids of another sequence, such as a decoder's targets, get other numbers of time steps
-            with the rest, if the model takes them.
+            A second number of time steps, such as that of a decoder's targets, stays as it is, so
+            nothing is said about other ones.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export`
             with and without `dynamo=True`, run by ONNX Runtime). An exporter may leave the numbers
@@ -288,10 +288,6 @@ class _Example:
             if leaf_number in self.mask_forms:
                 return _lengths_to_leaf(leaf, self.mask_forms[leaf_number], lengths, case.steps)
             for axis, name in self.axes.get(leaf_number, {}).items():
-                n_steps = leaf.shape[axis]
-                if name == "other time":
-                    n_other_steps = max(1, n_steps + case.steps - self.steps)
-                    indices[name] = torch.arange(n_other_steps) % n_steps
                 leaf = leaf.index_select(axis, indices[name].to(leaf.device))
             return torch.randn_like(leaf) if randomize_floats and _is_float(leaf) else leaf
 
@@ -384,18 +380,9 @@ def _example_readings(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Exam
             for batch_axis, time_axis in permutations(range(len(shape)), 2):
                 if shape[batch_axis] == len(lengths) and shape[time_axis] >= max(lengths):
                     axes = {}
-                    other_time_axes = {}
                     for leaf_number, tensor in tensors.items():
-                        leaf_axes = _find_axes(tensor.shape, shape, batch_axis, time_axis)
-                        axes[leaf_number] = leaf_axes
-                        if tensor.dim() == 2 and len(leaf_axes) == 1 and not _is_float(tensor):
-                            # The ids of another sequence, such as a decoder's targets.
-                            (axis,) = leaf_axes
-                            other_time_axes[leaf_number] = {**leaf_axes, 1 - axis: "other time"}
-                    example = _Example(inputs, lengths, shape[time_axis], readings[lengths], axes)
-                    if other_time_axes:
-                        yield replace(example, axes=axes | other_time_axes)
-                    yield example
+                        axes[leaf_number] = _find_axes(tensor.shape, shape, batch_axis, time_axis)
+                    yield _Example(inputs, lengths, shape[time_axis], readings[lengths], axes)
     yield _Example(inputs)
 
 
