@@ -364,7 +364,8 @@ def _check_last(batch: Batch, last: Tensor) -> FindingIterator:
     last_cells = batch.x[np.arange(batch.size), ends]
     is_wrong = ~_are_cells_equal(claimed_cells, last_cells)
     # Where each wrong row occurs: at which steps of its own sequence, or as whose last step.
-    equals_own_step = _are_cells_equal(claimed_cells[:, None], batch.x) & is_wrong[:, None]
+    equals_own_step = np.zeros((batch.size, batch.steps), dtype=bool)
+    equals_own_step[is_wrong] = _are_cells_equal(claimed_cells[is_wrong, None], batch.x[is_wrong])
     is_from_own_row = equals_own_step.any(1)
     equals_other_last = np.zeros((batch.size, batch.size), dtype=bool)
     for b in np.flatnonzero(is_wrong & ~is_from_own_row).tolist():

@@ -12,17 +12,20 @@ from packviz.ops.private import PAD_PACKED_NAME
 class ExtraPaddingMode(TorchFunctionMode):
     """In a `with` block, torch adds time steps to sequences of different lengths when it pads them.
 
-    `pad_sequence` does so, and so does `pad_packed_sequence`, unless its `total_length` is greater
-    than the longest length. Other threads are not affected.
+    `pad_sequence` does so if it pads sequences of the batch's lengths on the right.
+    `pad_packed_sequence` does so, unless its `total_length` is greater than the longest length.
+    Other threads are not affected.
 
     Attributes:
         steps: the number of time steps.
+        lengths: the lengths of the batch, in ascending order.
         has_widened: whether it has done so.
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, lengths: list[int]) -> None:
         super().__init__()
         self.steps = steps
+        self.lengths = sorted(lengths)
         self.has_widened = False
 
     def __torch_function__(
@@ -36,11 +39,12 @@ class ExtraPaddingMode(TorchFunctionMode):
             if output_steps == len(sizes) and sizes[-1] < sizes[0]:
                 self.has_widened = True
                 args = (*other_args, output_steps + self.steps)
-        if name == "pad_sequence" and len({*map(len, args[0])}) > 1:
-            self.has_widened = True
+        if name == "pad_sequence" and "left" not in args:
             sequences, batch_first, *options = args
-            longest = max(sequences, key=len)
-            longer = longest.new_zeros(len(longest) + self.steps, *longest.shape[1:])
-            padded = function([*sequences, longer], batch_first, *options)
-            return padded.narrow(int(not batch_first), 0, len(sequences))
+            if sorted(map(len, sequences)) == self.lengths:
+                self.has_widened = True
+                n_steps = self.lengths[-1] + self.steps
+                longer = sequences[0].new_zeros(n_steps, *sequences[0].shape[1:])
+                padded = function([*sequences, longer], batch_first, *options)
+                return padded.narrow(int(not batch_first), 0, len(sequences))
         return function(*args, **(kwargs or {}))

@@ -113,17 +113,9 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> Groups:
     Raises:
         ValueError: a length is not valid, `processes` is less than 1, or `strategy` is unknown.
     """
-    n = Layout(lengths).lengths
-    require_at_least("processes", processes)
-    require_one_of("strategy", strategy, SPLITS)
-    positions = np.arange(n.size)
-    order = _sort_longest_first(n, positions)
-    turns, process_ranks = np.divmod(positions, processes)
-    if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
-        process_ranks = np.sort(process_ranks)
-    elif strategy == SNAKE:
-        process_ranks = np.where(turns % 2 == 1, processes - 1 - process_ranks, process_ranks)
-    return [order[process_ranks == process_rank] for process_rank in range(processes)]
+    return _split_among_processes(
+        Layout(lengths).lengths, require_at_least("processes", processes), strategy
+    )
 
 
 def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> Groups:
@@ -204,7 +196,8 @@ def tokens(
     for step, group in enumerate(groups):
         group_lengths = n[group]
         counts[step] = [
-            group_lengths[indices].sum() for indices in split(group_lengths, processes, strategy)
+            group_lengths[indices].sum()
+            for indices in _split_among_processes(group_lengths, processes, strategy)
         ]
     return counts
 
@@ -220,6 +213,19 @@ def idle(tokens: IntArray) -> float:
     processes = tokens.shape[1]
     slowest_total = tokens.max(axis=1).sum()
     return 1 - float(tokens.sum() / (processes * slowest_total))
+
+
+def _split_among_processes(n: IntArray, processes: int, strategy: str) -> Groups:
+    """Divides sequences of the lengths `n` as `split` does."""
+    require_one_of("strategy", strategy, SPLITS)
+    positions = np.arange(n.size)
+    order = _sort_longest_first(n, positions)
+    turns, process_ranks = np.divmod(positions, processes)
+    if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
+        process_ranks = np.sort(process_ranks)
+    elif strategy == SNAKE:
+        process_ranks = np.where(turns % 2 == 1, processes - 1 - process_ranks, process_ranks)
+    return [order[process_ranks == process_rank] for process_rank in range(processes)]
 
 
 def _sort_longest_first(lengths: IntArray, indices: IntArray) -> IntArray:

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.cuts import Cuts, best_cuts, count_work, cuts_at_lengths
 from packviz.core.layout import Layout
 from packviz.core.padded import PaddedShape, describe_shape
-from packviz.core.spec import Spec
+from packviz.core.spec import GATES, Spec
 from packviz.core.validation import reject_meta, require_at_least
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import (
@@ -514,18 +514,26 @@ def _auto_plan(
 def _usable_weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
     """Returns the weights, or an empty tuple if the module has to be called for data like `x`."""
     weights = flat_weights(rnn) if _can_bypass_module(rnn, x) else ()
-    sizes = rnn.mode, rnn.input_size, rnn.hidden_size, rnn.num_layers, rnn.bias
-    shapes = _weight_shapes(*sizes, False, 0.0, rnn.bidirectional, rnn.proj_size, "meta")
     # oneDNN would read past the end of a smaller weight, where the module raises an error.
-    if [weight.shape for weight in weights] != shapes:
+    if [tuple(weight.shape) for weight in weights] != _weight_shapes(rnn):
         return ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-@functools.lru_cache(maxsize=64)
-def _weight_shapes(*options: Any) -> list[torch.Size]:
-    """Returns the shapes of the weights of an RNN that is created with these options."""
-    return [weight.shape for weight in nn.RNNBase(*options).parameters()]
+def _weight_shapes(rnn: nn.RNNBase) -> list[tuple[int, ...]]:
+    """Returns the shapes that the weights of an RNN of these sizes have."""
+    rows = GATES[rnn.mode.partition("_")[0]] * rnn.hidden_size
+    directions = 2 if rnn.bidirectional else 1
+    input_size = rnn.input_size
+    output_size = rnn.proj_size or rnn.hidden_size
+    shapes: list[tuple[int, ...]] = []
+    for _ in range(rnn.num_layers):
+        direction_shapes = [(rows, input_size), (rows, output_size)]
+        bias_shapes = [(rows,), (rows,)] if rnn.bias else []
+        projection_shapes = [(output_size, rnn.hidden_size)] if rnn.proj_size else []
+        shapes += (direction_shapes + bias_shapes + projection_shapes) * directions
+        input_size = directions * output_size
+    return shapes
 
 
 def _run_by_packing(batch: _Batch, lengths: Tensor | list[int]) -> OutputAndState:

@@ -79,6 +79,7 @@ class BucketSampler(Sampler[list[int]]):
                 f"lengths is {kind_of(lengths)}; give the number of time steps of each of its items"
             )
         self.lengths = Layout(lengths).lengths
+        self._lengths_checksum = zlib.crc32(self.lengths.tobytes())
         self.batch_size = require_at_least("batch_size", batch_size)
         self.window = require_at_least("window", window)
         self.drop_last = drop_last
@@ -120,7 +121,7 @@ class BucketSampler(Sampler[list[int]]):
     def _settings(self) -> dict[str, int]:
         names = ("batch_size", "window", "seed", "num_replicas", "drop_last")
         settings = {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
-        settings["lengths_checksum"] = zlib.crc32(self.lengths.tobytes())
+        settings["lengths_checksum"] = self._lengths_checksum
         return settings
 
     def load_state_dict(self, state: dict[str, int]) -> None:

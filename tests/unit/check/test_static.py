@@ -261,21 +261,6 @@ def test_models_as_in_public_code(kind):
         assert (answers[question].mark == RIGHT) == right
 
 
-@pytest.mark.parametrize(("is_unrolled", "mark"), [(True, WRONG), (False, RIGHT)])
-def test_the_steps_of_a_second_sequence_are_varied_if_the_model_allows_it(is_unrolled, mark):
-    """A loop is unrolled; a row of seven categories can be no longer."""
-
-    def decode(self, x, n, ids):
-        state = self.encoder(x, n)[1]
-        if is_unrolled:
-            return torch.stack([state * ids[:, t, None] for t in range(ids.shape[1])])
-        return state * self.seven(ids.float())
-
-    inputs = torch.randn(B, T, 3), LENGTHS, torch.randint(9, (B, 7))
-    checked = check(decode, *inputs, encoder=Encoder(), seven=nn.Linear(7, 1))
-    assert marks(checked) == [RIGHT, mark, RIGHT]
-
-
 # Inputs.
 
 

@@ -293,6 +293,8 @@ def test_rows_that_the_model_pads_itself_count():
 
     assert compared(lambda x: padded_rows(x).sum(1) / LENGTHS[:, None]).agrees
     assert compared(lambda x: padded_rows(x).mean(1)).agrees is False
+    names = [X[0, :2], X[1, :1]]
+    assert compared(lambda x: pad_sequence(names).sum() + x[:, 0]).agrees
 
 
 def test_the_padding_gets_values_that_occur():
@@ -302,7 +304,9 @@ def test_the_padding_gets_values_that_occur():
 
 
 def test_a_batch_may_be_returned_as_it_was_sorted():
-    assert compared(lambda x: x.flip(0), X.flip(0), LENGTHS.flip(0)).agrees
+    comparison = compared(lambda x: (x[:, 0], x.flip(0)), X.flip(0), LENGTHS.flip(0))
+    assert [output.name for output in comparison.outputs] == ["[0]"]
+    assert comparison.agrees
 
 
 def test_a_model_that_finds_the_padding_by_its_zeros_is_not_called_wrong():
@@ -439,7 +443,7 @@ def test_unpacking_is_wider_only_where_there_is_padding_and_in_this_thread():
 
     assert compared(one_by_one).agrees
     packed = pack_padded_sequence(X, LENGTHS, batch_first=True)
-    with ExtraPaddingMode(3), ThreadPoolExecutor() as threads:
+    with ExtraPaddingMode(3, LENGTHS.tolist()), ThreadPoolExecutor() as threads:
         assert pad_packed_sequence(packed)[0].shape[0] == 11
         other = threads.submit(pad_packed_sequence, packed).result()
     assert other[0].shape[0] == pad_packed_sequence(packed)[0].shape[0] == 8

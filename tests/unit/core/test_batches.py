@@ -94,6 +94,7 @@ def test_counts(n, batch_size, processes, strategy, seed):
     waiting = sum(max(row) - mine for row in tokens.tolist() for mine in row)
     spent = processes * sum(max(row) for row in tokens.tolist())
     assert buckets.idle(tokens) == pytest.approx(waiting / spent)
+    assert not buckets.tokens(n, [[]], processes, strategy).any()
 
 
 WRONG = {
