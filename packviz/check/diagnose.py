@@ -68,7 +68,7 @@ def diagnose(
 
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`, the batch that was or will be packed, of
-            any dtype and on any device.
+            any dtype but float8, and on any device.
         lengths: `(B,)` the lengths that were or will be passed to `pack_padded_sequence`, as a
             list, an array or a tensor; or a mask `(B, T)`, True at real cells.
         batch_first: whether the batch is the first dimension of `x`, as in `pack_padded_sequence`.

@@ -41,10 +41,11 @@ class ExtraPaddingMode(TorchFunctionMode):
                 args = (*other_args, output_steps + self.steps)
         if name == "pad_sequence" and "left" not in args:
             sequences, batch_first, *options = args
-            if sorted(map(len, sequences)) == self.lengths:
+            is_batch = sorted(map(len, sequences)) == self.lengths
+            if is_batch and self.lengths[0] < self.lengths[-1]:
                 self.has_widened = True
                 n_steps = self.lengths[-1] + self.steps
                 longer = sequences[0].new_zeros(n_steps, *sequences[0].shape[1:])
                 padded = function([*sequences, longer], batch_first, *options)
-                return padded.narrow(int(not batch_first), 0, len(sequences))
+                return padded.narrow(int(not batch_first), 0, len(sequences)).contiguous()
         return function(*args, **(kwargs or {}))

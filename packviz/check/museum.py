@@ -402,8 +402,10 @@ def _read_entries() -> Iterator[Entry]:
     for section, entries in tomllib.loads(text).items():
         for entry_fields in entries:
             rules = [_Rule(text, unsure=True) for text in entry_fields.pop("unsure", ())]
-            for rule in entry_fields.pop("rules", ()):
-                rules.append(_Rule(rule) if isinstance(rule, str) else _Rule(**rule))
+            rules += [
+                _Rule(rule) if isinstance(rule, str) else _Rule(**rule)
+                for rule in entry_fields.pop("rules", ())
+            ]
             yield Entry(section=section, rules=rules, **entry_fields)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
@@ -155,8 +155,10 @@ def compare_padding(
     real = torch.tensor(layout.mask)  # on the CPU, it can index a tensor on any device
     axis = int(shape.batch_first)
     incomparable_types: dict[str, str] = {}
-    sorted_order = int_lengths.sort(descending=True).indices
-    run_model = partial(_run, model, incomparable_types, sorted_order, 1 - axis)
+    sorted_names_by_run: list[set[str]] = []
+    order = int_lengths.sort(descending=True).indices.to(x.device)
+    sort = partial(torch.index_select, dim=1 - axis, index=order)
+    run_model = partial(_run, model, incomparable_types, sorted_names_by_run, sort)
     with evaluating(
         nn.ModuleList(_find_modules(model)), include_called_modules=True
     ) as training_modules:
@@ -191,10 +193,21 @@ def compare_padding(
     compare_results = partial(
         _compare_tensors, real=real, shape=shape, n_added=n_added, tolerance=tolerance
     )
+    # In a sorted batch, the real cells are at other places.
+    sorted_names = set.intersection(*sorted_names_by_run)
     for name in dict.fromkeys(name for results in runs for name in results):
+        if name in sorted_names:
+            continue
         values_by_run = [results.get(name, torch.empty(0)) for results in runs]
-        judge = partial(_judge_output, partial(compare_results, name), values_by_run, shape.steps)
-        outputs.append(judge(has_fixed_padding, x.is_floating_point()))
+        outputs.append(
+            _judge_output(
+                partial(compare_results, name),
+                values_by_run,
+                shape.steps,
+                has_fixed_padding,
+                x.is_floating_point(),
+            )
+        )
     for name, kind in incomparable_types.items():
         reason = f"it is {kind}, and only tensors, arrays, numbers and text are compared"
         outputs.append(Output(name, "entries", 0, None, reason=reason))
@@ -322,17 +335,17 @@ def _choose_clean_batch(
 def _run(
     model: Model,
     incomparable_types: dict[str, str],
-    sorted_order: Tensor,
-    batch_axis: int,
+    sorted_names_by_run: list[set[str]],
+    sort: Callable[[Tensor], Tensor],
     batch: Tensor,
 ) -> Results:
     """Returns the tensors in a model's result by name, and its other numbers as one tensor.
 
-    In `incomparable_types`, it notes what can become neither, by name. The batch itself, sorted by
-    length, is left out: its real cells are at other places.
+    In `incomparable_types`, it notes what can become neither, by name, and in `sorted_names_by_run`
+    the names of results that are the batch itself, sorted by length.
     """
-    sorted_batch = batch.index_select(batch_axis, sorted_order.to(batch.device))
-    is_sorted = torch.equal(batch, sorted_batch)
+    sorted_batch = sort(batch)
+    sorted_names = set()
     results = {}
     numbers = []
     for name, value in parts(model(batch.clone())):
@@ -341,11 +354,11 @@ def _run(
         if is_array or is_complex:
             value = torch.tensor(np.array(value))
         if isinstance(value, Tensor):
-            is_batch_like = value.shape == batch.shape and value.dtype == batch.dtype
-            if is_batch_like and not is_sorted and value.to(batch.device).equal(sorted_batch):
-                continue
             # A copy, because the next run may write into the model's own tensor.
             value = value.detach().to_dense().clone()
+            is_batch_like = value.dtype == batch.dtype and value.device == batch.device
+            if is_batch_like and value.equal(sorted_batch) and not value.equal(batch):
+                sorted_names.add(name or "output")
             tensors = {name or "output": value}
             if value.is_complex():
                 tensors = {f"{name}.real": value.real, f"{name}.imag": value.imag}
@@ -358,6 +371,7 @@ def _run(
             incomparable_types[name or "output"] = kind_of(value)
     if numbers:
         results["numbers"] = torch.tensor(numbers)
+    sorted_names_by_run.append(sorted_names)
     return results
 
 
@@ -384,10 +398,10 @@ def _run_wider_batches(
         # A model that finds the lengths in the data finds all steps real, so it adds no padding.
         more_data_results = run_model(torch.cat([clean_batch, data_steps], axis))
         other_results = [run_model(uniform_batch), more_data_results]
-        with suppress(Exception), extra_padding_mode:
-            return [*other_results, *map(run_model, more_padding_batches)]
-        if not extra_padding_mode.has_widened:
-            return [*other_results, *map(run_model, more_padding_batches)]
+        for mode in (extra_padding_mode, nullcontext()):
+            if not extra_padding_mode.has_widened:
+                with suppress(Exception), mode:
+                    return [*other_results, *map(run_model, more_padding_batches)]
     return []
 
 

@@ -167,7 +167,8 @@ class Layout:
                 with a warning if `B` equals `T`.
 
         Raises:
-            ValueError: the lengths are not valid, or do not fit the shape.
+            ValueError: a length is not valid or exceeds `T`, or there are not `B` of them. The
+                width of a mask is ignored.
         """
         layout = cls(lengths)
         padded = PaddedShape.from_checked_shape(layout.batch_size, shape, batch_first)

@@ -33,10 +33,12 @@ def read(source: PathLike, column: str | None = None) -> list[float]:
             the text itself (see `parse`). A string is a path if such a file exists, or if it looks
             like the name of a file. A NumPy file may also contain a mask.
         column: the column of a table, or the key of a JSON object, that contains the lengths.
-            Defaults to the column named `length` or `lengths`, or to the only column.
+            Defaults to the column named `length` or `lengths`, or to the only column. Ignored for a
+            NumPy file.
 
     Returns:
-        The numbers in their original order. `Layout` checks whether they are valid lengths.
+        The numbers in their original order. Those of a NumPy file are valid lengths; `Layout`
+        checks the others.
 
     Raises:
         ValueError: the file cannot be read, or `parse` rejects its text.

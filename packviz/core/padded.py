@@ -85,7 +85,7 @@ class PaddedShape(NamedTuple):
             ValueError: there is such a length.
         """
         is_out_of_range = (lengths < 0) | (lengths > self.steps)
-        why = f"{shape_text}, has T = {self.steps}; give a length from 0 to {self.steps}"
+        why = f"{shape_text}, has T = {self.steps}; give a length of at most {self.steps}"
         reject_entries(lengths, is_out_of_range, "lengths", why)
 
     def shape(self, features: int) -> tuple[int, int, int]:

@@ -95,9 +95,7 @@ class Attention(Drawing):
                     label = label if weight else ""
                 cells.append(Cell(fill, label))
             rows.append(cells)
-        numbers = []
-        for lost_weight in self.lost(name):
-            numbers.append((lost_weight, f"{100 * lost_weight:3.0f} %"))
+        numbers = [(lost, f"{100 * lost:3.0f} %") for lost in self.lost(name)]
         query_names = [f"q {q}" for q in range(self.length)]
         key_names = [str(k) for k in range(weights.shape[1])]
         # The maps share one scale.

@@ -123,8 +123,8 @@ def show(
 
     Raises:
         ValueError: the lengths are not valid, are all 0, are missing for a padded batch, or do not
-            fit it; the numbers of names and sequences differ; or `part` is unknown, or is combined
-            with an option that applies only to the whole picture.
+            fit it (the width of a mask is ignored); the numbers of names and sequences differ; or
+            `part` is unknown, or is combined with an option that applies only to the whole picture.
         TypeError: `what` has none of the forms above (for example, it is a nested tensor with a
             different layout), or `names` is not a list of strings.
 

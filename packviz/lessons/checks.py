@@ -80,35 +80,30 @@ def same_scores(
         _, (h_n, _) = lstm(embedding(x))
         return linear(h_n[0])
 
-    comparisons: list[Comparison] = []
-    for batch in (list(reviews), list(reviews[1:])):
-        alone = cat([scores(review[None]) for review in batch]).detach()
-        yours = answer([*batch])
-        if problem := _shape_problem(yours, alone.shape):
-            if comparisons:
-                problem += f" This time, `reviews` has only {len(batch)} entries."
-            return Verdict(False, problem)
-        rows = Comparison(
-            "largest score of each review; target: alone",
-            _format_values(yours.detach().amax(1)),
-            _format_values(alone.amax(1)),
+    alone = cat([scores(review[None]) for review in reviews]).detach()
+    yours = answer(list(reviews))
+    if problem := _shape_problem(yours, alone.shape):
+        return Verdict(False, problem)
+    rows = Comparison(
+        "largest score of each review; target: alone",
+        _format_values(yours.detach().amax(1)),
+        _format_values(alone.amax(1)),
+    )
+    if _is_close(yours, alone):
+        if problem := _shape_problem(answer(list(reviews[1:])), alone[1:].shape):
+            return Verdict(False, f"{problem} This time, `reviews` lacks the first one.")
+        return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
+    hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
+    if _is_close(yours, scores(pad_sequence(list(reviews), batch_first=True))):
+        hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
+    if _is_close(yours.sort(0).values, alone.sort(0).values):
+        hint = (
+            "Each row has the scores of some review, but in another order. With "
+            "enforce_sorted=False, h_n is in the order of your reviews."
         )
-        if not _is_close(yours, alone):
-            hint = "Give `linear` each review's final hidden state: h_n[0] of the packed words."
-            if _is_close(yours, scores(pad_sequence(batch, batch_first=True))):
-                hint = "Shorter reviews have read padding. Pack their words before the LSTM."
-            if _is_close(yours.sort(0).values, alone.sort(0).values):
-                hint = (
-                    "Each row has the scores of some review, but in another order. With "
-                    "enforce_sorted=False, h_n is in the order of your reviews."
-                )
-            return Verdict(
-                False,
-                f"Not yet: some reviews do not get the scores that they get alone. {hint}",
-                [rows],
-            )
-        comparisons.append(rows)
-    return Verdict(True, "Each review gets the scores that it gets alone.", comparisons[:1])
+    return Verdict(
+        False, f"Not yet: some reviews do not get the scores that they get alone. {hint}", [rows]
+    )
 
 
 @exercise
@@ -146,9 +141,8 @@ def final_states(answer: BatchFunction) -> Verdict:
         names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in cell_halves]
         # Each half of a cell contains its own number, which shows where it was taken from.
         half_codes = 1.0 + randperm(len(names), generator=Generator().manual_seed(0))
-        names_by_code = {(0.0,) * hidden_size: "0"}
-        for code, name in zip(half_codes.tolist(), names, strict=True):
-            names_by_code[(code,) * hidden_size] = name
+        parts_by_code = [(code,) * hidden_size for code in (0.0, *half_codes.tolist())]
+        names_by_code = dict(zip(parts_by_code, ["0", *names], strict=True))
         output = half_codes.repeat_interleave(hidden_size).reshape(rows, steps, 2 * hidden_size)
         output = output.where(real_mask(lengths)[..., None], 0)
         yours = answer(output, list(lengths))
@@ -787,8 +781,8 @@ def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
 
 def _real_numbers(x: Tensor, lengths: Iterable[int]) -> list[str]:
     """Returns the real numbers of each row of a padded batch `(B, T)` as text."""
-    rows = zip(x.long().tolist(), lengths, strict=True)
-    return [" ".join(map(str, row[:n])) for row, n in rows]
+    rows = zip(x.tolist(), lengths, strict=True)
+    return [" ".join(f"{value:g}" for value in row[:n]) for row, n in rows]
 
 
 @exercise

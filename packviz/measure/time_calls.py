@@ -70,9 +70,9 @@ def time_calls(
     Raises:
         TypeError: `calls` is not a dict of functions, or one of them returns something that cannot
             be compared.
-        ValueError: the results differ (the error names the function, the part of its result, and
-            the difference), there is nothing to time, a number is out of range, or CUDA is in use
-            and the results do not show where the work is done.
+        ValueError: the results differ or contain NaN (the error names the function, the part of its
+            result, and the difference), there is nothing to time, a number is out of range, or CUDA
+            is in use and the results do not show where the work is done.
 
     Examples:
         >>> import packviz as pv, torch

@@ -364,7 +364,8 @@ def align(
     """Moves the padding of a batch to one side, according to its lengths or its mask.
 
     Args:
-        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
+        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype for
+            which torch implements `index_select`, so not of float8 or uint16.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the
             integers 0 and 1), True at real cells, such as a tokenizer's `attention_mask`. Like the
             result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask,
@@ -393,7 +394,8 @@ def align(
         TypeError: `x` is not a dense tensor.
         ValueError: a side is unknown, or `source_side` is passed with a mask; the lengths or the
             mask do not fit `x` or `max_len`; the values on the CPU show that a mask is inverted; or
-            the dtype cannot hold `padding_value`.
+            an integer dtype cannot hold `padding_value`.
+        RuntimeError: torch cannot convert `padding_value` to a floating-point dtype.
 
     Warns:
         UserWarning: `x` is aligned already, so nothing is moved.
@@ -491,7 +493,8 @@ def last_output(
 
     Raises:
         TypeError: `output` is not a dense tensor.
-        ValueError: the lengths do not fit `output`, or it does not have two directions.
+        ValueError: the lengths do not fit `output`; or, with `bidirectional`, its third dimension
+            is missing or odd.
 
     Examples:
         >>> import packviz as pv, torch

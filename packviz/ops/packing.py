@@ -135,9 +135,9 @@ def unpack_to_length(
     """Unpacks a packed batch to exactly `total_length` time steps.
 
     The result is the same as `pad_packed_sequence(packed, batch_first, padding_value,
-    total_length)[0]`, but this function can also truncate. It checks only the number of time steps,
-    so nothing waits for the device. Under `torch.compile(fullgraph=True)`, the batch must have been
-    packed with `enforce_sorted=False`.
+    total_length)[0]`, but this function can also truncate, and takes no float8 or uint16. It checks
+    only the number of time steps and `padding_value`, so nothing waits for the device. Under
+    `torch.compile(fullgraph=True)`, the batch must have been packed with `enforce_sorted=False`.
 
     Args:
         packed: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by
@@ -157,7 +157,9 @@ def unpack_to_length(
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
         ValueError: `total_length` is not a whole number from 0 to 10,000,000, or it is less than
-            the longest length and `truncate` is False; or the dtype cannot hold `padding_value`.
+            the longest length and `truncate` is False; or an integer dtype cannot hold
+            `padding_value`.
+        RuntimeError: torch cannot convert `padding_value` to a floating-point dtype.
 
     Examples:
         >>> import packviz as pv, torch

@@ -78,8 +78,8 @@ def run(
 
     It pays off most when you train an RNN on a CPU. It is not worth calling in these cases:
 
-    * All lengths are equal, and you do not train a GRU or an `nn.RNN` on a CPU. Then `run` calls
-      torch's own kernel for padded data, as `rnn(x)` does.
+    * All lengths are equal, and `pv.plan` names `"frozen"`, as it does unless you train a GRU or an
+      `nn.RNN` on a CPU. Then `run` calls torch's own kernel for padded data, as `rnn(x)` does.
     * The batch is on a GPU. There, `run` calls only torch's own kernels. We have not measured it.
     * You need only the forward pass of a GRU or an `nn.RNN`. There, `run` takes about as long as
       packing.
@@ -110,11 +110,11 @@ def run(
     * `"auto"` follows a rule. If all lengths are equal, torch's own kernel usually runs the padded
       batch. (On a CPU, there are two exceptions: a training step without oneDNN's fused kernel, and
       an LSTM with projections.) Otherwise, `"auto"` is `"packed"` on a GPU. On a CPU, an LSTM in
-      float32 or bfloat16 takes a staircase with the cheapest cuts if a call of the fused kernel
-      takes as long as 200 cells, or `"frozen"` if no cut pays off. All other RNNs take `"split"`
-      for training. In the forward pass, an `nn.RNN` with more than 500 real cells takes `"split"`,
-      and all others take `"packed"`. Use `plan` to see the choice and its reason, and `advise` to
-      measure the methods on your machine.
+      float32, or in bfloat16 if oneDNN supports it there, takes a staircase with the cheapest cuts
+      if a call of the fused kernel takes as long as 200 cells, or `"frozen"` if no cut pays off.
+      All other RNNs take `"split"` for training. In the forward pass, an `nn.RNN` with more than
+      500 real cells takes `"split"`, and all others take `"packed"`. Use `plan` to see the choice
+      and its reason, and `advise` to measure the methods on your machine.
 
     Some cases need a different method from the one that you name. The state of an `nn.RNN` with
     ReLU could grow without bound in the padding, and oneDNN has no LSTM with projections, so
@@ -169,7 +169,8 @@ def run(
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run`
             also rejects lengths greater than `T`, lengths that are not whole numbers, and an `hx`
             for more sequences than `x` contains.
-        RuntimeError: the lengths are on an accelerator, as in torch.
+        RuntimeError: the lengths are on an accelerator, as in torch, or `padding_value` is too
+            large for the dtype.
 
     Examples:
         >>> import packviz as pv, torch
@@ -515,23 +516,25 @@ def _usable_weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
     """Returns the weights, or an empty tuple if the module has to be called for data like `x`."""
     weights = flat_weights(rnn) if _can_bypass_module(rnn, x) else ()
     # oneDNN would read past the end of a smaller weight, where the module raises an error.
-    if [tuple(weight.shape) for weight in weights] != _weight_shapes(rnn):
+    if [[*weight.shape] for weight in weights] != _weight_shapes(rnn):
         return ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-def _weight_shapes(rnn: nn.RNNBase) -> list[tuple[int, ...]]:
+def _weight_shapes(rnn: nn.RNNBase) -> list[list[int]]:
     """Returns the shapes that the weights of an RNN of these sizes have."""
     rows = GATES[rnn.mode.partition("_")[0]] * rnn.hidden_size
     directions = 2 if rnn.bidirectional else 1
     input_size = rnn.input_size
     output_size = rnn.proj_size or rnn.hidden_size
-    shapes: list[tuple[int, ...]] = []
+    shapes = []
     for _ in range(rnn.num_layers):
-        direction_shapes = [(rows, input_size), (rows, output_size)]
-        bias_shapes = [(rows,), (rows,)] if rnn.bias else []
-        projection_shapes = [(output_size, rnn.hidden_size)] if rnn.proj_size else []
-        shapes += (direction_shapes + bias_shapes + projection_shapes) * directions
+        direction_shapes = [[rows, input_size], [rows, output_size]]
+        if rnn.bias:
+            direction_shapes += [[rows], [rows]]
+        if rnn.proj_size:
+            direction_shapes.append([output_size, rnn.hidden_size])
+        shapes += direction_shapes * directions
         input_size = directions * output_size
     return shapes
 

@@ -79,7 +79,6 @@ class BucketSampler(Sampler[list[int]]):
                 f"lengths is {kind_of(lengths)}; give the number of time steps of each of its items"
             )
         self.lengths = Layout(lengths).lengths
-        self._lengths_checksum = zlib.crc32(self.lengths.tobytes())
         self.batch_size = require_at_least("batch_size", batch_size)
         self.window = require_at_least("window", window)
         self.drop_last = drop_last
@@ -121,17 +120,17 @@ class BucketSampler(Sampler[list[int]]):
     def _settings(self) -> dict[str, int]:
         names = ("batch_size", "window", "seed", "num_replicas", "drop_last")
         settings = {"sequences": self.lengths.size, **{name: getattr(self, name) for name in names}}
-        settings["lengths_checksum"] = self._lengths_checksum
+        settings["lengths_checksum"] = zlib.crc32(self.lengths.tobytes())
         return settings
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next pass continue after the last batch that was yielded.
 
         Raises:
-            ValueError: a number in `state` is missing, negative, not whole, or too large; or the
+            ValueError: `epoch` is missing, or a number in `state` is negative or not whole; or the
                 pass has begun, and the arguments of the sampler were others, so that its batches
                 are not these. States of earlier versions do not show whether the lengths were
-                others.
+                others. Without `yielded`, the pass begins anew.
         """
         start = require_at_least("yielded", state.get("yielded", 0), 0)
         for name, value in self._settings().items():
@@ -141,10 +140,6 @@ class BucketSampler(Sampler[list[int]]):
                     f"{name} was {saved_value} when the state was saved, and is {value} here;"
                     " create the sampler as it was, or begin an epoch with set_epoch"
                 )
-        if start > len(self):
-            raise ValueError(
-                f"yielded is {start}; give at most {len(self)}, the number of batches in an epoch"
-            )
         self.epoch = require_at_least("epoch", state.get("epoch"), 0)
         self._start = start
         self._state = {"epoch": self.epoch, "yielded": start}

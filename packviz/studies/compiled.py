@@ -223,10 +223,11 @@ def _finding(timing: Timing) -> str:
     title = "Compiling makes no clear difference to the packed step."
     if best_ratio.is_clear:
         title = f"Compiled, the packed step takes {best_ratio.value:.2f} times its time."
-    ragged_texts = []
-    for name in ("Ragged", "compiled, Ragged"):
-        if name in timing.seconds:  # the eager one is missing in older recordings
-            ragged_texts.append(f"{name} takes {timing.ratio(name, REFERENCE_METHOD).value:.2f}")
+    ragged_texts = [
+        f"{name} takes {timing.ratio(name, REFERENCE_METHOD).value:.2f}"
+        for name in ("Ragged", "compiled, Ragged")
+        if name in timing.seconds  # the eager one is missing in older recordings
+    ]
     return f"{title} {' times, and '.join(ragged_texts)} times its time"
 
 

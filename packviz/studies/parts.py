@@ -59,9 +59,8 @@ def shares(results: TimedResults, point: Point) -> dict[str, float]:
 
     The shares add up to 1.
     """
-    remaining_shares = [1.0]
-    for step in STEP_NAMES_BY_PART.values():
-        remaining_shares.append(results.ratio(point, step, TORCH).value)
+    steps = STEP_NAMES_BY_PART.values()
+    remaining_shares = [1.0, *(results.ratio(point, step, TORCH).value for step in steps)]
     # Because of noise, a replacement may seem to cost time.
     falling_shares = [*accumulate(remaining_shares, min)]
     saved = [before - after for before, after in pairwise(falling_shares)]

@@ -310,7 +310,7 @@ CHECKS = {
             "Give `linear` each review's": partial(scores, state=1),
             "final hidden state": partial(gathered, behind=2),
             "h_n[0] of the packed": lambda reviews: torch.ones(len(reviews), 3),
-            "`reviews` has only 3 entries.": lambda reviews: scores(REVIEWS),
+            "`reviews` lacks the first one.": lambda reviews: scores(REVIEWS),
         },
         [scores, gathered, lambda reviews: scores(reviews).detach().double()],
     ),

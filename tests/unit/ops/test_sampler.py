@@ -141,9 +141,8 @@ def test_the_state_of_another_sampler_is_refused():
             other.load_state_dict(sampler.state_dict())
         other.load_state_dict(beginning)  # the beginning of an epoch fits every sampler
     sampler.load_state_dict({"epoch": 0, "yielded": 1})  # an older state
-    for state in ({}, {"epoch": 0, "yielded": 3}):
-        with pytest.raises(ValueError, match=r"epoch is None; give|yielded is 3; give at most 2"):
-            sampler.load_state_dict(state)
+    with pytest.raises(ValueError, match="epoch is None; give"):
+        sampler.load_state_dict({})
 
 
 def test_a_pass_that_is_broken_off_leaves_no_place():
