@@ -78,8 +78,9 @@ def run(
 
     It pays off most when you train an RNN on a CPU. It is not worth calling in these cases:
 
-    * All lengths are equal, and `pv.plan` names `"frozen"`, as it does unless you train a GRU or an
-      `nn.RNN` on a CPU. Then `run` calls torch's own kernel for padded data, as `rnn(x)` does.
+    * All lengths are equal, and `pv.plan` names `"frozen"`, as it usually does unless you train a
+      GRU or an `nn.RNN` on a CPU. Then `run` calls torch's own kernel for padded data, as `rnn(x)`
+      does.
     * The batch is on a GPU. There, `run` calls only torch's own kernels. We have not measured it.
     * You need only the forward pass of a GRU or an `nn.RNN`. There, `run` takes about as long as
       packing.
