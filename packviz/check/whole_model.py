@@ -349,9 +349,8 @@ def _run(
     results = {}
     numbers = []
     for name, value in parts(model(batch.clone())):
-        is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
-        is_complex = isinstance(value, (complex, np.complexfloating))
-        if is_array or is_complex:
+        is_array = isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc"
+        if is_array or isinstance(value, complex):
             value = torch.tensor(np.array(value))
         if isinstance(value, Tensor):
             # A copy, because the next run may write into the model's own tensor.
@@ -363,7 +362,7 @@ def _run(
             if value.is_complex():
                 tensors = {f"{name}.real": value.real, f"{name}.imag": value.imag}
             results.update(tensors)
-        elif isinstance(value, (int, float, np.number, np.bool_)):
+        elif isinstance(value, (int, float)):
             numbers.append(value)
         elif isinstance(value, str):
             numbers.append(hash(value))
