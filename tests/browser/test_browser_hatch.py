@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from browser.lab import Lab, Notebook
 from PIL import Image, ImageColor
@@ -31,12 +32,11 @@ def is_hatched(notebook: Notebook, cell: int, theme: palette.Theme) -> bool:
     notebook.settle(quiet=0.3)
     cells.first.wait_for(state="hidden")
     image = Image.open(io.BytesIO(picture.screenshot(animations="disabled"))).convert("RGB")
-    pixels = image.get_flattened_data()
+    pixels = np.asarray(image).astype(int)
 
     def share(colour: str) -> float:
-        wanted = ImageColor.getrgb(colour)
-        near = [p for p in pixels if max(abs(a - b) for a, b in zip(p, wanted, strict=True)) < 12]
-        return len(near) / len(pixels)
+        distances = abs(pixels - ImageColor.getrgb(colour)).max(axis=-1)
+        return (distances < 12).mean()
 
     return share(theme.padding) > 0.01 and share(theme.hatch) > 0.0005
 

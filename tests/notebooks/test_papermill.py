@@ -25,7 +25,7 @@ PARAMETERS: dict[str, dict[str, object]] = {
         "mode": "LSTM",
         "hidden_size": 8,
         "batch_size": 4,
-        "budget": 1,
+        "budget": 0.3,
     },
 }
 
