@@ -74,7 +74,7 @@ class Output:
             return "does not depend on the padding"
         where = f" ({', '.join(self.sequences)})" if self.sequences else ""
         fraction_text = f"{self.n_differing:,} of {self.n_compared:,} {self.item_kind}"
-        return f"depends on {self.reason}, which changes {fraction_text}{where}"
+        return f"depends on {self.reason}: {fraction_text} change{where}"
 
 
 @dataclass(frozen=True)
