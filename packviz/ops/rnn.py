@@ -28,8 +28,8 @@ from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import call_with_autograd, storage_id
 from packviz.ops.running import (
     Method,
+    ModuleResult,
     OutputAndState,
-    RunResult,
     State,
     _run,
     _state_from_tensors,
@@ -85,7 +85,7 @@ class RNNWithLengths(nn.RNNBase):
         *,
         total_length: int | None = None,
         padding_value: float = 0.0,
-    ) -> RunResult:
+    ) -> ModuleResult:
         """Runs the RNN.
 
         Args:
@@ -146,9 +146,9 @@ class RNNWithLengths(nn.RNNBase):
             lengths = lengths_tensor(lengths)
         return _run(self, input, lengths, hx, self.method, None, total_length, padding_value)
 
-    def _torch_forward(self, input: Tensor, hx: State | None) -> RunResult:
+    def _torch_forward(self, input: Tensor, hx: State | None) -> ModuleResult:
         """Runs torch's own forward, without the hooks, which run around this module's forward."""
-        result: RunResult = self._torch_class.forward(self, input, hx)
+        result: ModuleResult = self._torch_class.forward(self, input, hx)
         return result
 
     def _compiled_forward(

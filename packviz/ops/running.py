@@ -57,7 +57,7 @@ State = Tensor | tuple[Tensor, Tensor]
 OutputAndState = tuple[Tensor, State]
 """The padded output of an RNN, and its final state."""
 
-RunResult = tuple[Any, State]
+ModuleResult = tuple[Any, State]
 """The output of an RNN, a padded tensor or a `PackedSequence`, and its final state."""
 
 
@@ -204,7 +204,7 @@ def _overrides_forward(rnn: nn.RNNBase) -> bool:
     return forward_owner.__module__ != "packviz.ops.rnn"
 
 
-def _choose_runner() -> Callable[..., RunResult]:
+def _choose_runner() -> Callable[..., ModuleResult]:
     """Returns `_run`, or a version that breaks the graph if `torch.compile` may be in use."""
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run
@@ -323,7 +323,7 @@ def _run(
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
-) -> RunResult:
+) -> ModuleResult:
     """Does what `run` does, but never breaks the graph of `torch.compile`."""
     if isinstance(hx, list):
         hx = tuple(hx)

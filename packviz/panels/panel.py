@@ -199,7 +199,7 @@ def drop_unusable_widget(mime_bundle: MimeBundle) -> MimeBundle:
     its picture. Voilà takes no input either, but serves the widgets to readers.
     """
     kernel = getattr(get_ipython(), "kernel", None)
-    get_parent: Callable[[], MimeBundle] = getattr(kernel, "get_parent", dict)
+    get_parent: Callable[[], dict[str, Any]] = getattr(kernel, "get_parent", dict)
     request = get_parent().get("content", {})
     takes_input = request.get("allow_stdin", True) or "SERVER_SOFTWARE" in os.environ  # Voilà's
     if not takes_input:
